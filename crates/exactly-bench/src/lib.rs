@@ -1,0 +1,1 @@
+//! Measurements of exactly, side by side with what it replaces.

@@ -1,0 +1,1 @@
+//! The suites that every store of exactly passes.

@@ -1,0 +1,1 @@
+//! Redis and Valkey store for exactly.

@@ -1,0 +1,2 @@
+//! Payments and refunds that happen once.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Tests, checks and measurements of the workspace.
+fn main() {}
