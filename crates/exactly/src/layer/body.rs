@@ -1,0 +1,151 @@
+//! The body that goes into a handler and out of the layer.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A request or answer body: bytes that were read, or a stream passed through.
+///
+/// Not a boxed body in both cases, because replays are bytes and should cost no more than that.
+#[derive(Default)]
+pub struct Body(Inner);
+
+#[derive(Default)]
+enum Inner {
+    #[default]
+    Empty,
+    Bytes(Bytes),
+    Stream(UnsyncBoxBody<Bytes, BoxError>),
+}
+
+impl Body {
+    /// A body passed through as it comes.
+    pub fn stream<B>(body: B) -> Self
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Inner::Stream(body.map_err(Into::into).boxed_unsync()))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self(if bytes.is_empty() {
+            Inner::Empty
+        } else {
+            Inner::Bytes(bytes)
+        })
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Inner::Empty => Poll::Ready(None),
+            Inner::Bytes(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Inner::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Inner::Stream(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Empty => true,
+            Inner::Bytes(_) => false,
+            Inner::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Empty => SizeHint::with_exact(0),
+            Inner::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bodies carry what their owners would not want in a log.
+        match &self.0 {
+            Inner::Empty => f.write_str("Body(empty)"),
+            Inner::Bytes(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Inner::Stream(_) => f.write_str("Body(stream)"),
+        }
+    }
+}
+
+/// A body read up to a limit.
+pub(super) enum Read {
+    Whole(Bytes),
+    /// It is longer than the limit: all of it, the part that was read in front.
+    TooLong(Body),
+}
+
+/// Reads `body` unless it is longer than `max` bytes.
+pub(super) async fn read<B>(body: B, max: usize) -> Result<Read, BoxError>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut body = Box::pin(body);
+    let mut chunks: Vec<Bytes> = Vec::new();
+    let mut len = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Into::into)?.into_data() else {
+            continue;
+        };
+        len += data.len();
+        chunks.push(data);
+        if len > max {
+            return Ok(Read::TooLong(Body::stream(Prefixed {
+                chunks: chunks.into_iter(),
+                rest: body,
+            })));
+        }
+    }
+    Ok(Read::Whole(match chunks.len() {
+        0 => Bytes::new(),
+        // The common case, without a copy.
+        1 => chunks.swap_remove(0),
+        _ => chunks.concat().into(),
+    }))
+}
+
+/// What was read of a body, then the rest of it.
+struct Prefixed<B> {
+    chunks: std::vec::IntoIter<Bytes>,
+    rest: Pin<Box<B>>,
+}
+
+impl<B> HttpBody for Prefixed<B>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.chunks.next() {
+            Some(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+            None => self.rest.as_mut().poll_frame(cx).map_err(Into::into),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Putting a layer together, with every mistake told at once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Method, Response};
+use tokio_util::task::TaskTracker;
+
+use super::problem::{Problem, Refusal, Render};
+use super::route::Route;
+use super::transaction::{Gate, Transactions};
+use super::{Body, IdempotencyLayer, Policy, Shared};
+use crate::Store;
+use crate::once::{Limits, Once};
+
+/// The authenticated caller: the one whose key it is. Never anything that a client can simply claim to be.
+pub type Principal = Arc<str>;
+
+/// Builds an [`IdempotencyLayer`].
+#[derive(Debug)]
+#[must_use]
+pub struct Builder {
+    store: Arc<dyn Store>,
+    transactions: Option<Arc<dyn Transactions>>,
+    principal: Option<PrincipalRule>,
+    policy: Policy,
+    routes: Vec<Route>,
+    limits: Limits,
+    render: Render,
+    settle_link: Option<Arc<str>>,
+}
+
+impl Builder {
+    pub(super) fn new(store: Arc<dyn Store>, transactions: Option<Arc<dyn Transactions>>) -> Self {
+        Self {
+            store,
+            transactions,
+            principal: None,
+            policy: Policy::default(),
+            routes: Vec::new(),
+            limits: Limits::default(),
+            render: Render::default(),
+            settle_link: None,
+        }
+    }
+
+    /// How to tell who sent a request. Where it says `None`, a request with a key is refused: without a caller, one
+    /// person's key would open another's answer.
+    pub fn principal(mut self, of: impl Fn(&Parts) -> Option<Principal> + Send + Sync + 'static) -> Self {
+        self.principal = Some(PrincipalRule::By(Arc::new(of)));
+        self
+    }
+
+    /// All callers share their keys, and whoever knows a key can see its answer. For services with one user.
+    pub fn global_keys(mut self) -> Self {
+        self.principal = Some(PrincipalRule::Global);
+        self
+    }
+
+    /// The policy of requests that no [`route`](Self::route) matches.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The policy of one route, by method and path pattern: `/refunds`, `/orders/{id}/lines`, `/files/{*path}`. The
+    /// first match counts.
+    pub fn route(mut self, method: Method, pattern: &str, policy: Policy) -> Self {
+        self.routes.push(Route::new(method, pattern, policy));
+        self
+    }
+
+    /// The bounds on what the layer holds and how long it tries.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How refusals look.
+    pub fn render(mut self, render: impl Fn(&Problem) -> Response<Body> + Send + Sync + 'static) -> Self {
+        self.render = Render::new(Arc::new(render));
+        self
+    }
+
+    /// Where calls in doubt are settled: a URL that the call's id is appended to.
+    pub fn settle_link(mut self, prefix: impl Into<Arc<str>>) -> Self {
+        self.settle_link = Some(prefix.into());
+        self
+    }
+
+    /// The layer, or everything that is wrong with it.
+    pub fn build(self) -> Result<IdempotencyLayer, ConfigErrors> {
+        let has_transactions = self.transactions.is_some();
+        let mut faults = self.policy.faults("default", has_transactions);
+        for route in &self.routes {
+            faults.extend(route.fault());
+            faults.extend(route.policy.faults(&route.name(), has_transactions));
+        }
+        if self.principal.is_none() {
+            let accepted = "principal(…), or global_keys() if all callers may share their keys and answers";
+            faults.push(ConfigError::new("layer", "principal", "nothing", accepted));
+        }
+        check(faults)?;
+        let shared = Shared {
+            once: Once::with_limits(self.store, self.limits),
+            transactions: self.transactions,
+            routes: self.routes,
+            principal: self.principal.unwrap_or(PrincipalRule::Global),
+            render: self.render,
+            settle_link: self.settle_link,
+            tasks: TaskTracker::new(),
+            gate: Gate::default(),
+        };
+        Ok(IdempotencyLayer {
+            shared: Arc::new(shared),
+            policy: Arc::new(self.policy),
+        })
+    }
+}
+
+type PrincipalOf = dyn Fn(&Parts) -> Option<Principal> + Send + Sync;
+
+/// Who a key belongs to.
+#[derive(Clone)]
+pub(super) enum PrincipalRule {
+    Global,
+    By(Arc<PrincipalOf>),
+}
+
+impl PrincipalRule {
+    /// The caller; `None` if keys are shared by all.
+    pub(super) fn of(&self, parts: &Parts) -> Result<Option<Principal>, Refusal<'static>> {
+        match self {
+            Self::Global => Ok(None),
+            Self::By(of) => of(parts).map(Some).ok_or(Refusal::NoPrincipal),
+        }
+    }
+}
+
+impl fmt::Debug for PrincipalRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Global => "Global",
+            Self::By(_) => "By(…)",
+        })
+    }
+}
+
+/// One setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    route: String,
+    key: String,
+    value: String,
+    accepted: String,
+}
+
+impl ConfigError {
+    pub(super) fn new(route: &str, key: &str, value: &str, accepted: &str) -> Self {
+        Self {
+            route: route.into(),
+            key: key.into(),
+            value: value.into(),
+            accepted: accepted.into(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            route,
+            key,
+            value,
+            accepted,
+        } = self;
+        write!(f, "{route}: {key} is {value}, accepted is {accepted}")
+    }
+}
+
+/// Everything that is wrong with a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&faults.join("; "))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+pub(super) fn check(faults: Vec<ConfigError>) -> Result<(), ConfigErrors> {
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigErrors(faults))
+    }
+}

@@ -1,0 +1,140 @@
+//! What the layer adds to an answer.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
+use http::{HeaderName, HeaderValue, Response};
+
+use super::Shared;
+use super::answer::{self, Stored};
+use super::body::Body;
+use super::policy::Policy;
+use super::problem::Refusal;
+use crate::clock::{Clock, WallClock};
+use crate::{Call, Keep, Replay, StoreError, Verdict, telemetry};
+
+/// Says what became of the key: `stored`, `replayed`, `freed` (nothing happened, a retry runs) or `unknown`.
+pub const IDEMPOTENCY_STATUS: HeaderName = HeaderName::from_static("idempotency-status");
+/// Says until when the key stands for this operation, as an HTTP date, or `never`. Past it, the same key is a new
+/// operation.
+pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+/// `false` on a stored failure: repeating the request gives the same answer for as long as the key is kept.
+pub const IDEMPOTENCY_RETRYABLE: HeaderName = HeaderName::from_static("idempotency-retryable");
+
+/// Put into a response's extensions, says that the handler did nothing: the key is freed, whatever the status is.
+///
+/// With the `axum` feature, return it as a part of the response: `(NothingHappened, StatusCode::CONFLICT)`.
+#[derive(Clone, Copy, Debug)]
+pub struct NothingHappened;
+
+/// What became of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyStatus {
+    Stored,
+    Replayed,
+    Freed,
+    Unknown,
+}
+
+impl KeyStatus {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Stored => "stored",
+            Self::Replayed => "replayed",
+            Self::Freed => "freed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Adds what every keyed answer tells; `keep` is how long the key stands from now on, if it does.
+pub(super) fn label(mut response: Response<Body>, status: KeyStatus, keep: Option<Keep>) -> Response<Body> {
+    let failed = response.status().is_server_error();
+    let headers = response.headers_mut();
+    headers.insert(IDEMPOTENCY_STATUS, HeaderValue::from_static(status.as_str()));
+    if failed && matches!(status, KeyStatus::Stored | KeyStatus::Replayed) {
+        headers.insert(IDEMPOTENCY_RETRYABLE, HeaderValue::from_static("false"));
+    }
+    expose(&mut response, keep);
+    response
+}
+
+/// Adds until when the key stands, and lets scripts in browsers read it all.
+fn expose(response: &mut Response<Body>, keep: Option<Keep>) {
+    const EXPOSED: HeaderValue =
+        HeaderValue::from_static("idempotency-status, idempotency-expires, idempotency-retryable, retry-after");
+    let headers = response.headers_mut();
+    if let Some(keep) = keep {
+        headers.insert(IDEMPOTENCY_EXPIRES, expires(keep));
+    }
+    headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+}
+
+fn expires(keep: Keep) -> HeaderValue {
+    // The last second that an HTTP date can name.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let Keep::For(keep) = keep else {
+        return HeaderValue::from_static("never");
+    };
+    let at = Duration::from_millis(WallClock.now().after(keep).as_millis()).min(LAST);
+    HeaderValue::from_str(&httpdate::fmt_http_date(UNIX_EPOCH + at)).expect("an HTTP date is visible ASCII")
+}
+
+impl Shared {
+    /// The answer to a call that is not to run.
+    pub(super) fn told(&self, policy: &Policy, call: &Call, verdict: Verdict) -> Response<Body> {
+        let (refusal, keep) = match verdict {
+            Verdict::Replay(replay) => return self.replay(policy, call, replay),
+            Verdict::Run(_) => unreachable!("a call that is to run is not told about"),
+            Verdict::Mismatch { expires_in } => {
+                telemetry::count(telemetry::KEY_REUSE_CONFLICT);
+                telemetry::conflict("payload_mismatch");
+                (Refusal::Mismatch, expires_in.map(Keep::For))
+            }
+            Verdict::InFlight { retry_after } => {
+                telemetry::conflict("in_progress");
+                (Refusal::InProgress { retry_after }, None)
+            }
+            Verdict::InDoubt(_) => {
+                telemetry::conflict("in_doubt");
+                let settle = self
+                    .settle_link
+                    .as_deref()
+                    .map(|prefix| format!("{prefix}{}", call.id()));
+                (Refusal::InDoubt { id: call.id(), settle }, None)
+            }
+        };
+        tracing::debug!(key = %call.key().digest(), operation = call.scope().operation(), ?refusal, "call refused");
+        // Retention starts when the outcome is stored, so it cannot end sooner than this.
+        self.refuse_keyed(policy, refusal, Some(keep.unwrap_or(policy.keep)))
+    }
+
+    pub(super) fn refuse_keyed(&self, policy: &Policy, refusal: Refusal<'_>, keep: Option<Keep>) -> Response<Body> {
+        let mut response = self.render.render(&refusal.problem(policy));
+        expose(&mut response, keep);
+        response
+    }
+
+    pub(super) fn unavailable(&self, policy: &Policy, call: &Call, error: &StoreError) -> Response<Body> {
+        telemetry::count(telemetry::STORE_UNAVAILABLE);
+        let operation = call.scope().operation();
+        tracing::error!(key = %call.key().digest(), operation, %error, "call turned away");
+        self.refuse_keyed(policy, Refusal::StoreUnavailable, None)
+    }
+
+    fn replay(&self, policy: &Policy, call: &Call, replay: Replay) -> Response<Body> {
+        let keep = replay.expires_in.map_or(Keep::Forever, Keep::For);
+        telemetry::count(telemetry::REPLAYED);
+        telemetry::count(telemetry::CACHE_HIT);
+        let status = match answer::decode(policy, call.id(), replay.outcome) {
+            Ok(Stored::Whole(response)) => return label(response, KeyStatus::Replayed, Some(keep)),
+            Ok(Stored::NotKept(status)) => Some(status),
+            Err(answer::Unreadable) => {
+                let operation = call.scope().operation();
+                tracing::error!(key = %call.key().digest(), operation, "stored answer cannot be read");
+                None
+            }
+        };
+        self.refuse_keyed(policy, Refusal::ReplayUnavailable { status }, Some(keep))
+    }
+}
