@@ -1,0 +1,160 @@
+//! The gate: steps in order, cheap ones first, until one fails.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use crate::servers::Servers;
+use crate::{Failure, Result, measure, process, suite, tidy};
+
+struct Step {
+    name: &'static str,
+    run: fn(&mut Gate) -> Result<Ending>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", run: fmt },
+    Step {
+        name: "tidy",
+        run: shape,
+    },
+    Step {
+        name: "clippy",
+        run: clippy,
+    },
+    Step {
+        name: "test",
+        run: test,
+    },
+    Step { name: "doc", run: doc },
+    Step {
+        name: "deny",
+        run: deny,
+    },
+    Step {
+        name: "crash",
+        run: crash,
+    },
+];
+
+enum Ending {
+    Passed,
+    LeftOut(&'static str),
+}
+
+/// What the steps of one run share.
+#[derive(Default)]
+struct Gate {
+    servers: Option<Servers>,
+}
+
+impl Gate {
+    /// Started by the first step that needs them, stopped when the gate closes.
+    fn servers(&mut self) -> Result<&Servers> {
+        if self.servers.is_none() {
+            self.servers = Some(Servers::start()?);
+        }
+        Ok(self.servers.as_ref().expect("started above"))
+    }
+}
+
+pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
+    let chosen = chosen(arguments).map_err(Failure::Usage)?;
+    let mut gate = Gate::default();
+    let mut report = Vec::new();
+    let mut failure = None;
+    for step in &chosen {
+        eprintln!("ci: {}", step.name);
+        let started = Instant::now();
+        let ended = (step.run)(&mut gate);
+        let took = started.elapsed();
+        let line = match &ended {
+            Ok(Ending::Passed) => format!("passed in {}", seconds(took)),
+            Ok(Ending::LeftOut(reason)) => format!("left out: {reason}"),
+            Err(_) => format!("failed after {}", seconds(took)),
+        };
+        eprintln!("ci: {} {line}", step.name);
+        report.push((step.name, line));
+        if let Err(message) = ended {
+            failure = Some(format!(
+                "{} failed: {message}\nto run it alone: cargo xtask ci {}",
+                step.name, step.name
+            ));
+            break;
+        }
+    }
+    drop(gate);
+    for step in &chosen[report.len()..] {
+        report.push((step.name, "not run".to_owned()));
+    }
+    eprintln!();
+    for (name, line) in report {
+        eprintln!("{name:<8} {line}");
+    }
+    failure.map_or(Ok(()), |message| Err(message.into()))
+}
+
+/// The named steps in the order of the gate, or all of them.
+fn chosen(arguments: &[OsString]) -> Result<Vec<&'static Step>> {
+    for argument in arguments {
+        if !STEPS.iter().any(|step| *argument == *step.name) {
+            let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+            return Err(format!(
+                "unknown step `{}`: expected {}",
+                argument.to_string_lossy(),
+                known.join(", ")
+            ));
+        }
+    }
+    let wanted = |step: &&Step| arguments.is_empty() || arguments.iter().any(|argument| *argument == *step.name);
+    Ok(STEPS.iter().filter(wanted).collect())
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+fn fmt(_: &mut Gate) -> Result<Ending> {
+    process::run(process::cargo().args(["fmt", "--all", "--check"]))?;
+    Ok(Ending::Passed)
+}
+
+fn shape(_: &mut Gate) -> Result<Ending> {
+    tidy::check()?;
+    Ok(Ending::Passed)
+}
+
+fn clippy(_: &mut Gate) -> Result<Ending> {
+    let mut cargo = process::cargo();
+    cargo.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
+    process::run(cargo.args(["--", "-D", "warnings"]))?;
+    Ok(Ending::Passed)
+}
+
+fn test(gate: &mut Gate) -> Result<Ending> {
+    suite::all_in_ci(gate.servers()?)?;
+    Ok(Ending::Passed)
+}
+
+fn doc(_: &mut Gate) -> Result<Ending> {
+    let mut cargo = process::cargo();
+    cargo.args(["doc", "--workspace", "--no-deps", "--all-features"]);
+    process::run(cargo.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Ending::Passed)
+}
+
+fn deny(_: &mut Gate) -> Result<Ending> {
+    if process::capture(process::cargo().args(["deny", "--version"])).is_err() {
+        return Ok(Ending::LeftOut(
+            "cargo-deny is not installed (cargo install cargo-deny --locked)",
+        ));
+    }
+    // Without the advisories: their database comes over the network, and a gate must not turn red
+    // because a host is away.
+    process::run(process::cargo().args(["deny", "check", "bans", "licenses", "sources"]))?;
+    Ok(Ending::Passed)
+}
+
+fn crash(gate: &mut Gate) -> Result<Ending> {
+    measure::crash_in_ci(gate.servers()?)?;
+    Ok(Ending::Passed)
+}

@@ -1,0 +1,116 @@
+//! Programs run in the foreground, and where to find them.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::Result;
+
+/// The cargo that started us, in the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(crate::root());
+    command
+}
+
+/// Runs a program with our terminal. It is asked to stop when we die first.
+pub(crate) fn run(command: &mut Command) -> Result {
+    let shown = shown(command);
+    let failed = |error| format!("`{shown}`: {error}");
+    let mut child = command.spawn().map_err(failed)?;
+    let leash = match Leash::tie(child.id()) {
+        Ok(leash) => leash,
+        Err(error) => {
+            // Nobody waits for the child otherwise; that it already ended is no worse.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
+    };
+    let status = child.wait().map_err(failed)?;
+    leash.release();
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{shown}` failed: {status}"))
+    }
+}
+
+/// Runs a program unseen and returns its standard output; on failure, what it said is the error.
+pub(crate) fn capture(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{}`: {error}", shown(command)))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    Err(format!(
+        "`{}` failed: {}\n{}",
+        shown(command),
+        output.status,
+        said.trim_end()
+    ))
+}
+
+/// The first program of that name in `PATH`.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|candidate| is_program(candidate))
+}
+
+pub(crate) fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// A command as one would type it.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let words: Vec<_> = std::iter::once(program)
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect();
+    words.join(" ")
+}
+
+/// Ends a child that outlives us. The standard library cannot catch a signal, and nothing can
+/// catch SIGKILL, so a shell waits on a pipe that the kernel closes when we are gone.
+struct Leash {
+    shell: Child,
+}
+
+impl Leash {
+    fn tie(child: u32) -> Result<Self> {
+        let shell = Command::new("sh")
+            .args(["-c", "read -r _ || kill -s TERM \"$1\"", "leash"])
+            .arg(child.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C reaches the whole group of the terminal; the shell must survive it.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("start sh: {error}"))?;
+        Ok(Self { shell })
+    }
+
+    /// The child has ended, and its number may soon belong to another process.
+    fn release(mut self) {
+        if let Some(mut pipe) = self.shell.stdin.take() {
+            // A shell that somebody ended no longer needs to be told.
+            let _ = pipe.write_all(b"\n");
+        }
+        let _ = self.shell.wait();
+    }
+}
