@@ -47,7 +47,7 @@ pub enum KeyFormat {
 }
 
 impl Key {
-    /// The longest key, in bytes: what an indexed column of every store holds.
+    /// The longest key, in bytes: it fits a header line, a log field and a text column of any database.
     pub const BYTES_MAX: usize = 255;
 
     /// Refuses empty and over-long text and control characters.

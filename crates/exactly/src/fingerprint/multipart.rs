@@ -13,8 +13,8 @@ const BOUNDARY_BYTES_MAX: usize = 70;
 pub(super) struct Multipart<'a> {
     /// Headers, empty line and content, between two delimiters.
     pub(super) parts: Vec<&'a [u8]>,
-    /// Whether the body ends with a line end or with the last delimiter. No reader cares, and a client always does the
-    /// same.
+    /// The line end after the last delimiter, if there is one. No reader cares, but it costs nothing to keep: a client
+    /// ends all its bodies alike.
     pub(super) ending: &'a [u8],
 }
 
@@ -76,10 +76,10 @@ fn name(part: &[u8]) -> Option<&[u8]> {
             return None;
         }
         let colon = line.iter().position(|&byte| byte == b':')?;
-        let header = &line[..colon];
-        if header.trim_ascii().eq_ignore_ascii_case(b"content-disposition") {
+        let header = line[..colon].trim_ascii();
+        if header.eq_ignore_ascii_case(b"content-disposition") {
             // Two of them, or white space before the colon, which makes it another header to some readers.
-            if disposition.is_some() || header.ends_with(b" ") || header.ends_with(b"	") {
+            if disposition.is_some() || header.len() < colon {
                 return None;
             }
             disposition = Some(line[colon + 1..].trim_ascii());

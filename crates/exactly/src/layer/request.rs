@@ -1,11 +1,12 @@
 //! From a request to a call: key, principal, body, fingerprint.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 use http_body::Body as HttpBody;
 
 use super::body::{self, BoxError, Read};
@@ -114,17 +115,26 @@ fn fingerprint(policy: &Policy, route: &str, parts: &Parts, body: &[u8]) -> Fing
                 .map(|value| (name.as_str(), value.as_bytes()))
         })
         .collect();
-    let bytes_of = |name| parts.headers.get(name).map(http::HeaderValue::as_bytes);
+    let (content_type, content_encoding) = (joined(parts, CONTENT_TYPE), joined(parts, CONTENT_ENCODING));
     FingerprintInput {
         method: parts.method.as_str(),
         route,
         path: parts.uri.path(),
         query: parts.uri.query(),
-        content_type: bytes_of(CONTENT_TYPE),
-        content_encoding: bytes_of(CONTENT_ENCODING),
+        content_type: content_type.as_deref(),
+        content_encoding: content_encoding.as_deref(),
         headers: &headers,
         body,
         leave_out: &policy.leave_out,
     }
     .fingerprint()
+}
+
+/// All lines of a header. Several are joined by a byte that no single line can have, so they never pass for one.
+fn joined(parts: &Parts, name: HeaderName) -> Option<Cow<'_, [u8]>> {
+    let mut lines = parts.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
+    let first = lines.next()?;
+    Some(lines.fold(Cow::Borrowed(first), |joined, line| {
+        Cow::Owned([&joined, line].join(&b'\n'))
+    }))
 }

@@ -75,7 +75,13 @@ impl MemoryStore {
         let entry = entries.get_mut(call.id());
         let (change, verdict) = record::begin(entry.as_ref().map(|entry| &entry.record), call, now);
         match (change, entry) {
-            (Change::Put(record), Some(entry)) => entry.record = record,
+            (Change::Put(record), Some(entry)) => {
+                // Only a forgotten outcome is ever replaced: its key starts anew.
+                if matches!(entry.record.state, State::Done { .. }) {
+                    entry.created_at = now;
+                }
+                entry.record = record;
+            }
             (Change::Put(record), None) => {
                 if entries.len() >= self.entries_max {
                     let context = format!("begin record: all {} entries are taken", self.entries_max);

@@ -1,6 +1,14 @@
 //! The promises of the library, held by tests.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod app;
 mod fingerprint;
 mod key;
+mod layer_answers;
+mod layer_failures;
+mod layer_keys;
+mod layer_waiting;
+mod rigged;
 #[cfg(feature = "layer")]
 mod vectors;

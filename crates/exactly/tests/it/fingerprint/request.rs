@@ -145,6 +145,7 @@ fn json_is_read_as_json_only_where_it_must_be_utf8_json() {
         "text/json",
         "application/jsonx",
         "application/json/x",
+        "application/x/y+json",
         "application/x-ndjson",
         "application/json; charset=latin1",
         "application/json; charset=utf-8; charset=utf-16",

@@ -1,0 +1,264 @@
+//! Duplicates in flight, hang-ups, leases, drains.
+
+use std::sync::Arc;
+
+use axum::Router;
+use exactly::MemoryStore;
+use exactly::layer::{CallInfo, Guarantee, IdempotencyLayer, Policy};
+use exactly::once::Limits;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::app::{Runs, SECOND, answer, app, ask, builder, layer, memory, settle_down};
+
+/// An app whose handler says that it has started and waits for leave to end.
+struct Gated {
+    app: Router,
+    layer: IdempotencyLayer,
+    runs: Runs,
+    started: Arc<Semaphore>,
+    leave: Arc<Notify>,
+}
+
+fn gated(layer: IdempotencyLayer) -> Gated {
+    let runs = Runs::default();
+    let started = Arc::new(Semaphore::new(0));
+    let leave = Arc::new(Notify::new());
+    let (counted, announce, wait) = (runs.clone(), Arc::clone(&started), Arc::clone(&leave));
+    let app = app(&layer, move |_| {
+        let run = counted.count();
+        let (announce, wait) = (Arc::clone(&announce), Arc::clone(&wait));
+        async move {
+            let leave = wait.notified();
+            announce.add_permits(1);
+            leave.await;
+            answer(201, format!("run {run}"))
+        }
+    });
+    Gated {
+        app,
+        layer,
+        runs,
+        started,
+        leave,
+    }
+}
+
+impl Gated {
+    async fn until_started(&self) {
+        self.started.acquire().await.unwrap().forget();
+    }
+}
+
+#[tokio::test]
+async fn of_ten_concurrent_requests_one_runs_and_nine_get_its_answer() {
+    let gated = gated(layer(memory(), Policy::playbook()));
+    let requests: Vec<_> = (0..10)
+        .map(|_| {
+            let app = gated.app.clone();
+            tokio::spawn(async move { ask("k1").send(&app).await })
+        })
+        .collect();
+    gated.until_started().await;
+    settle_down().await;
+    gated.leave.notify_waiters();
+    let mut statuses = Vec::new();
+    for request in requests {
+        let answer = request.await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.text()), (201, "run 1"));
+        statuses.push(answer.key_status().unwrap().to_owned());
+    }
+    statuses.sort();
+    assert_eq!(statuses[..9], ["replayed"; 9]);
+    assert_eq!(statuses[9], "stored");
+    assert_eq!(gated.runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_wait_limit_a_duplicate_is_told_that_it_is_in_progress() {
+    let gated = gated(layer(memory(), Policy::playbook().wait(3 * SECOND).lease(30 * SECOND)));
+    let app = gated.app.clone();
+    let first = tokio::spawn(async move { ask("k1").send(&app).await });
+    gated.until_started().await;
+    let before = tokio::time::Instant::now();
+    let second = ask("k1").send(&gated.app).await;
+    assert_eq!(before.elapsed().as_secs(), 3);
+    second.assert_problem(409, "CONFLICT.idempotency.in_progress");
+    assert_eq!(second.header("retry-after"), Some("27"), "the rest of the lease");
+    assert_eq!(second.problem()["retryable"], true);
+    gated.leave.notify_waiters();
+    assert_eq!(first.await.unwrap().key_status(), Some("stored"));
+    assert_eq!(ask("k1").send(&gated.app).await.text(), "run 1");
+    assert_eq!(gated.runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ietf_preset_answers_409_at_once() {
+    let gated = gated(layer(memory(), Policy::ietf()));
+    let app = gated.app.clone();
+    let first = tokio::spawn(async move { ask("k1").send(&app).await });
+    gated.until_started().await;
+    let before = tokio::time::Instant::now();
+    ask("k1")
+        .send(&gated.app)
+        .await
+        .assert_problem(409, "CONFLICT.idempotency.in_progress");
+    assert!(before.elapsed().is_zero());
+    gated.leave.notify_waiters();
+    first.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_payload_is_told_so_while_the_first_request_is_in_flight() {
+    let gated = gated(layer(memory(), Policy::playbook()));
+    let app = gated.app.clone();
+    let first = tokio::spawn(async move { ask("k1").send(&app).await });
+    gated.until_started().await;
+    ask("k1")
+        .body("{}")
+        .send(&gated.app)
+        .await
+        .assert_problem(409, "CONFLICT.idempotency.payload_mismatch");
+    gated.leave.notify_waiters();
+    assert_eq!(first.await.unwrap().key_status(), Some("stored"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_waiters_than_the_limit_are_told_at_once() {
+    let limits = Limits {
+        waiters_max: 2,
+        ..Limits::default()
+    };
+    let gated = gated(builder(memory()).limits(limits).build().unwrap());
+    let spawn = || {
+        let app = gated.app.clone();
+        tokio::spawn(async move { ask("k1").send(&app).await })
+    };
+    let first = spawn();
+    gated.until_started().await;
+    let waiters = [spawn(), spawn()];
+    settle_down().await;
+    let before = tokio::time::Instant::now();
+    ask("k1")
+        .send(&gated.app)
+        .await
+        .assert_problem(409, "CONFLICT.idempotency.in_progress");
+    assert!(before.elapsed().is_zero());
+    gated.leave.notify_waiters();
+    first.await.unwrap();
+    for waiter in waiters {
+        assert_eq!(waiter.await.unwrap().key_status(), Some("replayed"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_leaves_the_owner_alone() {
+    let gated = gated(layer(memory(), Policy::playbook()));
+    let spawn = || {
+        let app = gated.app.clone();
+        tokio::spawn(async move { ask("k1").send(&app).await })
+    };
+    let first = spawn();
+    gated.until_started().await;
+    let waiter = spawn();
+    settle_down().await;
+    waiter.abort();
+    assert!(waiter.await.unwrap_err().is_cancelled());
+    gated.leave.notify_waiters();
+    assert_eq!(first.await.unwrap().key_status(), Some("stored"));
+    assert_eq!(ask("k1").send(&gated.app).await.key_status(), Some("replayed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_cancels_nothing_and_drain_waits_for_its_handler() {
+    let gated = gated(layer(memory(), Policy::playbook()));
+    let app = gated.app.clone();
+    let first = tokio::spawn(async move { ask("k1").send(&app).await });
+    gated.until_started().await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let drained = tokio::spawn({
+        let layer = gated.layer.clone();
+        async move { layer.drain().await }
+    });
+    settle_down().await;
+    assert!(!drained.is_finished());
+    gated.leave.notify_waiters();
+    drained.await.unwrap();
+    let second = ask("k1").send(&gated.app).await;
+    assert_eq!((second.text(), second.key_status()), ("run 1", Some("replayed")));
+    assert_eq!(gated.runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_for_as_long_as_the_handler_runs() {
+    for guarantee in [Guarantee::AtMostOnce, Guarantee::Rerunnable] {
+        let policy = Policy::playbook().guarantee(guarantee).lease(3 * SECOND).wait(SECOND);
+        let gated = gated(layer(memory(), policy));
+        let app = gated.app.clone();
+        let first = tokio::spawn(async move { ask("k1").send(&app).await });
+        gated.until_started().await;
+        for _ in 0..20 {
+            tokio::time::sleep(SECOND).await;
+            ask("k1")
+                .send(&gated.app)
+                .await
+                .assert_problem(409, "CONFLICT.idempotency.in_progress");
+        }
+        gated.leave.notify_waiters();
+        assert_eq!(first.await.unwrap().key_status(), Some("stored"));
+        assert_eq!(gated.runs.get(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_process_died_is_in_doubt_or_rerun_as_the_route_says() {
+    for (guarantee, rerun) in [(Guarantee::AtMostOnce, false), (Guarantee::Rerunnable, true)] {
+        let store = memory();
+        let attempts = Runs::default();
+        let seen = attempts.clone();
+        let policy = Policy::playbook().guarantee(guarantee).lease(30 * SECOND).wait(SECOND);
+        let layer = layer(Arc::<MemoryStore>::clone(&store), policy);
+        let app = app(&layer, move |request: axum::extract::Request| {
+            let info = request.extensions().get::<CallInfo>().unwrap();
+            assert_eq!(info.key.as_str(), "k1");
+            let attempt = info.claim.attempt.get();
+            let die = seen.count() == 1;
+            async move {
+                if die {
+                    std::future::pending::<()>().await;
+                }
+                answer(200, format!("attempt {attempt}"))
+            }
+        });
+        // A runtime of its own, shut down mid-handler, is as dead as a process.
+        let doomed = app.clone();
+        std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .unwrap();
+            runtime.block_on(async move {
+                let request = tokio::spawn(async move { ask("k1").send(&doomed).await });
+                settle_down().await;
+                request.abort();
+            });
+        })
+        .join()
+        .unwrap();
+        assert_eq!(attempts.get(), 1);
+        ask("k1")
+            .send(&app)
+            .await
+            .assert_problem(409, "CONFLICT.idempotency.in_progress");
+        tokio::time::advance(31 * SECOND).await;
+        let after = ask("k1").send(&app).await;
+        if rerun {
+            assert_eq!((after.text(), after.key_status()), ("attempt 2", Some("stored")));
+        } else {
+            after.assert_problem(409, "OUTCOME.unknown");
+            tokio::time::advance(48 * 3600 * SECOND).await;
+            ask("k1").send(&app).await.assert_problem(409, "OUTCOME.unknown");
+            assert_eq!(attempts.get(), 1);
+        }
+    }
+}
