@@ -59,8 +59,8 @@ use self::route::Route;
 pub use self::seal::KeyRing;
 pub use self::transaction::TxSlot;
 use self::transaction::{Gate, Transactions};
-use crate::once::Once;
-use crate::{Claim, Key, Store, telemetry};
+use crate::once::{Ending, Once};
+use crate::{Claim, Fenced, Key, Store, StoreError, telemetry};
 
 /// Makes the requests of a service safe to repeat. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -83,6 +83,15 @@ pub struct CallInfo {
     pub key: Key,
     /// The claim, whose token fences effects elsewhere and whose attempt says whether this is a rerun.
     pub claim: Claim,
+}
+
+/// What came of an attempt that was in doubt.
+#[derive(Debug)]
+pub enum Settlement {
+    /// It happened, and this is the answer that every repetition gets.
+    Happened(Response<Bytes>),
+    /// It did not happen: the next request runs it.
+    DidNotHappen,
 }
 
 #[derive(Debug)]
@@ -116,6 +125,26 @@ impl IdempotencyLayer {
             shared: Arc::clone(&self.shared),
             policy: Arc::new(policy),
         })
+    }
+
+    /// Ends a doubt on a route with this layer's policy: someone found out what came of the attempt with `claim`.
+    /// `Superseded`: it was settled otherwise, by its owner or by somebody else.
+    pub async fn settle(&self, claim: &Claim, settlement: Settlement) -> Result<Fenced, StoreError> {
+        let ending = match settlement {
+            Settlement::DidNotHappen => Ending::DidNotHappen,
+            Settlement::Happened(answer) => {
+                let (parts, body) = answer.into_parts();
+                let kept = (body.len() <= self.policy.answer_max).then_some(&body);
+                Ending::Happened(answer::encode(
+                    &self.policy,
+                    &claim.id,
+                    parts.status,
+                    &parts.headers,
+                    kept,
+                ))
+            }
+        };
+        self.shared.once.settle(claim, ending, self.policy.keep).await
     }
 
     /// Waits until no handler runs any more, including those whose clients have hung up. Call it after the server has

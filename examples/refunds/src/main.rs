@@ -1,2 +1,71 @@
-//! Payments and refunds that happen once.
-fn main() {}
+//! Serves payments and refunds that happen once.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use refunds::{App, Provider, app};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Payments and refunds that happen once, however often they are asked for.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Where the books and the records are: sqlite:FILE or postgres://…
+    #[arg(long, default_value = "sqlite:refunds.db")]
+    database: String,
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// How long the payment provider takes for everything.
+    #[arg(long, default_value = "200", value_name = "MS")]
+    provider_delay: u64,
+    /// The provider stays silent about once in so many payouts; 0 is never.
+    #[arg(long, default_value = "3", value_name = "N")]
+    provider_silence: u32,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .init();
+    match serve(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("refunds: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
+    let provider = Provider::new(Duration::from_millis(args.provider_delay), args.provider_silence);
+    let App { router, layer } = app(&args.database, provider).await?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .map_err(|error| format!("listen on {}: {error}", args.listen))?;
+    println!("{}", welcome(listener.local_addr()?));
+    let mut terminate = signal(SignalKind::terminate())?;
+    let stop = async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    axum::serve(listener, router).with_graceful_shutdown(stop).await?;
+    layer.drain().await;
+    Ok(())
+}
+
+fn welcome(address: SocketAddr) -> String {
+    format!(
+        "listening on http://{address}; send this twice, and see one payment in the ledger:
+
+  curl -i http://{address}/payments -H 'authorization: Bearer ada' -H 'idempotency-key: order-1066' \\
+    -H 'content-type: application/json' -d '{{\"account\":\"ada\",\"amount\":1000}}'
+  curl http://{address}/ledger -H 'authorization: Bearer ada'
+"
+    )
+}

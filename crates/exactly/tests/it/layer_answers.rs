@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use exactly::clock::{Clock, WallClock};
-use exactly::layer::{Guarantee, KeyRing, NothingHappened, Policy};
+use exactly::layer::{Guarantee, KeyRing, NothingHappened, Policy, Settlement};
 use exactly::store::{Filter, Phase};
-use exactly::{Inspect, Keep, MemoryStore, Store};
+use exactly::{Fenced, Inspect, Keep, MemoryStore, Store};
 use http::StatusCode;
 
 use crate::app::{Answer, Ask, Runs, SECOND, answer, app, ask, builder, counting, layer, memory};
@@ -380,7 +380,45 @@ async fn a_doubt_links_to_where_it_is_settled_and_settling_it_ends_it() {
 
     let view = store.get(&call.parse().unwrap()).await.unwrap().unwrap();
     assert_eq!(view.phase, Phase::InDoubt);
-    let _ = store.abandon(&view.claim).await.unwrap();
+    assert_eq!(
+        layer.settle(&view.claim, Settlement::DidNotHappen).await.unwrap(),
+        Fenced::Applied
+    );
     assert_eq!(ask("k1").send(&app).await.status, 200);
     assert_eq!(runs.get(), 2);
+    let too_late = Settlement::Happened(http::Response::new("late".into()));
+    assert_eq!(layer.settle(&view.claim, too_late).await.unwrap(), Fenced::Superseded);
+}
+
+#[tokio::test]
+async fn a_doubt_settled_as_happened_replays_the_answer_it_was_settled_with() {
+    let store = memory();
+    let layer = layer(Arc::<MemoryStore>::clone(&store), Policy::playbook());
+    let app = app(&layer, |_| async { answer(504, "") });
+    ask("k1").send(&app).await;
+    let doubt = store
+        .list(&Filter {
+            phase: Some(Phase::InDoubt),
+            ..Filter::default()
+        })
+        .await
+        .unwrap()
+        .calls
+        .remove(0);
+    let found_out = http::Response::builder()
+        .status(201)
+        .header("location", "/x")
+        .body("po_1".into())
+        .unwrap();
+    let settled = layer
+        .settle(&doubt.claim, Settlement::Happened(found_out))
+        .await
+        .unwrap();
+    assert_eq!(settled, Fenced::Applied);
+    let replay = ask("k1").send(&app).await;
+    assert_eq!(
+        (replay.status.as_u16(), replay.text(), replay.key_status()),
+        (201, "po_1", Some("replayed"))
+    );
+    assert_eq!(replay.header("location"), Some("/x"));
 }
