@@ -85,7 +85,7 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
     else {
         return (StatusCode::UNAUTHORIZED, "send Authorization: Bearer USER").into_response();
     };
-    let user = Principal::from(user);
+    let user = Principal::new(user);
     request.extensions_mut().insert(user);
     next.run(request).await
 }

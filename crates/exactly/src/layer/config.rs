@@ -15,7 +15,27 @@ use crate::Store;
 use crate::once::{Limits, Once};
 
 /// The authenticated caller: the one whose key it is. Never anything that a client can simply claim to be.
-pub type Principal = Arc<str>;
+///
+/// A type of its own, so that authentication can put it into the request's extensions.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The caller that your authentication calls `name`.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    pub(super) fn into_name(self) -> Arc<str> {
+        self.0
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Principal(…)")
+    }
+}
 
 /// Builds an [`IdempotencyLayer`].
 #[derive(Debug)]

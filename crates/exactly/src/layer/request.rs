@@ -1,7 +1,6 @@
 //! From a request to a call: key, principal, body, fingerprint.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -10,6 +9,7 @@ use http::{HeaderMap, HeaderName, Method};
 use http_body::Body as HttpBody;
 
 use super::body::{self, BoxError, Read};
+use super::config::Principal;
 use super::policy::{KeyRule, Policy};
 use super::problem::Refusal;
 use crate::fingerprint::FingerprintInput;
@@ -88,14 +88,14 @@ where
 pub(super) fn call(
     policy: &Policy,
     route: &str,
-    principal: Option<Arc<str>>,
+    principal: Option<Principal>,
     key: Key,
     parts: &Parts,
     body: &[u8],
 ) -> Call {
     let operation = format!("{} {route}", parts.method);
     let scope = match principal {
-        Some(principal) => Scope::new(principal, operation),
+        Some(principal) => Scope::new(principal.into_name(), operation),
         None => Scope::global(operation),
     };
     Call::new(scope, key, fingerprint(policy, route, parts, body))

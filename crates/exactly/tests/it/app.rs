@@ -55,7 +55,7 @@ pub(crate) fn memory() -> Arc<MemoryStore> {
 pub(crate) fn builder(store: Arc<dyn Store>) -> Builder {
     IdempotencyLayer::builder(store).principal(|parts| {
         let user = parts.headers.get("x-user").map_or("ada", |user| user.to_str().unwrap());
-        (user != "nobody").then(|| Principal::from(user))
+        (user != "nobody").then(|| Principal::new(user))
     })
 }
 
