@@ -29,6 +29,22 @@ pub(crate) fn lease_lost() {
     counter!(LEASE_LOST).increment(1);
 }
 
+/// Tells a record's way from state to state to whoever listens: operators find a call by its key's digest, without
+/// seeing the key.
+#[cfg(feature = "layer")]
+pub(crate) fn transition(call: &crate::Call, attempt: crate::Attempt, from: &'static str, to: &'static str) {
+    tracing::debug!(
+        key = %call.key().digest(),
+        operation = call.scope().operation(),
+        payload = ?call.fingerprint(),
+        call = %call.id(),
+        %attempt,
+        from,
+        to,
+        "call moved"
+    );
+}
+
 #[cfg(feature = "layer")]
 pub(crate) fn count(name: &'static str) {
     counter!(name).increment(1);

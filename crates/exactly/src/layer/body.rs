@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -105,32 +105,34 @@ where
     B::Error: Into<BoxError>,
 {
     let mut body = Box::pin(body);
-    let mut chunks: Vec<Bytes> = Vec::new();
-    let mut len = 0;
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Into::into)?.into_data() else {
             continue;
         };
-        len += data.len();
-        chunks.push(data);
-        if len > max {
+        // Most bodies come in one piece, which is kept as it is. Of more, one buffer is made: pieces of a byte each
+        // would otherwise cost many times their length.
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+        } else {
+            whole.extend_from_slice(&std::mem::take(&mut first));
+            whole.extend_from_slice(&data);
+        }
+        if first.len() + whole.len() > max {
+            let read = if whole.is_empty() { first } else { whole.freeze() };
             return Ok(Read::TooLong(Body::stream(Prefixed {
-                chunks: chunks.into_iter(),
+                read: Some(read),
                 rest: body,
             })));
         }
     }
-    Ok(Read::Whole(match chunks.len() {
-        0 => Bytes::new(),
-        // The common case, without a copy.
-        1 => chunks.swap_remove(0),
-        _ => chunks.concat().into(),
-    }))
+    Ok(Read::Whole(if whole.is_empty() { first } else { whole.freeze() }))
 }
 
 /// What was read of a body, then the rest of it.
 struct Prefixed<B> {
-    chunks: std::vec::IntoIter<Bytes>,
+    read: Option<Bytes>,
     rest: Pin<Box<B>>,
 }
 
@@ -143,8 +145,8 @@ where
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.chunks.next() {
-            Some(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+        match self.read.take() {
+            Some(read) => Poll::Ready(Some(Ok(Frame::data(read)))),
             None => self.rest.as_mut().poll_frame(cx).map_err(Into::into),
         }
     }

@@ -90,6 +90,12 @@ where
             };
             let freed = matches!(ending, Ending::DidNotHappen);
             telemetry::count(if freed { telemetry::FREED } else { telemetry::IN_DOUBT });
+            telemetry::transition(
+                &call,
+                claim.attempt,
+                "in flight",
+                if freed { "absent" } else { "in doubt" },
+            );
             let _ = shared.once.settle(&claim, ending, policy.keep).await;
             return match came {
                 Came::Failed(error) => Err(error),
@@ -100,7 +106,10 @@ where
             Fate::Store => {
                 let outcome = answer.encode(&policy, call.id());
                 match shared.once.settle(&claim, Ending::Happened(outcome), policy.keep).await {
-                    Ok(Fenced::Applied) => answer.stored(&policy),
+                    Ok(Fenced::Applied) => {
+                        telemetry::transition(&call, claim.attempt, "in flight", "done");
+                        answer.stored(&policy)
+                    }
                     // Someone else owns the key by now, or the store is still being told: this is not the last word.
                     Ok(Fenced::Superseded) | Err(_) => {
                         telemetry::count(telemetry::IN_DOUBT);
@@ -109,11 +118,13 @@ where
                 }
             }
             Fate::Free => {
+                telemetry::transition(&call, claim.attempt, "in flight", "absent");
                 let _ = shared.once.settle(&claim, Ending::DidNotHappen, policy.keep).await;
                 answer.freed()
             }
             Fate::Doubt => {
                 telemetry::count(telemetry::IN_DOUBT);
+                telemetry::transition(&call, claim.attempt, "in flight", "in doubt");
                 let _ = shared.once.settle(&claim, Ending::Unknown, policy.keep).await;
                 label(answer.into_response(), KeyStatus::Unknown, Some(policy.keep))
             }
@@ -190,7 +201,10 @@ where
             }
         }
         Ok(match tx.commit().await {
-            Ok(()) => answer.stored(&policy),
+            Ok(()) => {
+                telemetry::transition(&call, claim.attempt, "absent", "done");
+                answer.stored(&policy)
+            }
             Err(error) => shared.after_lost_commit(&policy, &call, answer, &error).await,
         })
     }
@@ -229,9 +243,10 @@ impl Shared {
     }
 
     async fn open_and_begin(&self, call: &Call, deadline: Instant) -> Result<(Box<dyn OpenTx>, Verdict), StoreError> {
+        let wait = deadline.saturating_duration_since(Instant::now());
         let mut tx = self
             .transactions()
-            .open(deadline.saturating_duration_since(Instant::now()))
+            .open(wait, self.once.limits().store_patience)
             .await?;
         match tx.begin_in(call).await {
             Ok(verdict) => Ok((tx, verdict)),
@@ -300,7 +315,8 @@ where
     R::Error: Into<BoxError>,
 {
     let refuse = |refusal: Refusal<'_>| Ok(shared.render.render(&refusal.problem(&policy)));
-    let Ok(mut tx) = shared.transactions().open(shared.once.limits().store_patience).await else {
+    let patience = shared.once.limits().store_patience;
+    let Ok(mut tx) = shared.transactions().open(patience, patience).await else {
         return refuse(Refusal::StoreUnavailable);
     };
     tx.lend(request.extensions_mut());

@@ -43,7 +43,8 @@ impl<T> Clone for TxSlot<T> {
 
 /// A [`TransactionalStore`] whose transaction type the layer need not know.
 pub(super) trait Transactions: Debug + Send + Sync {
-    fn open(&self, lock_wait: Duration) -> Reply<'_, Box<dyn OpenTx>>;
+    /// Waits at most `wait` for a duplicate, and at most `patience` for the store.
+    fn open(&self, wait: Duration, patience: Duration) -> Reply<'_, Box<dyn OpenTx>>;
 }
 
 /// One open transaction.
@@ -62,7 +63,8 @@ pub(super) trait OpenTx: Send {
 pub(super) struct StoreTransactions<S>(pub(super) Arc<S>);
 
 impl<S: TransactionalStore> Transactions for StoreTransactions<S> {
-    fn open(&self, lock_wait: Duration) -> Reply<'_, Box<dyn OpenTx>> {
+    fn open(&self, wait: Duration, patience: Duration) -> Reply<'_, Box<dyn OpenTx>> {
+        let lock_wait = if S::LOCKS_BY_KEY { wait } else { wait.max(patience) };
         Box::pin(async move {
             let tx = self.0.open(lock_wait).await?;
             let open = StoreTx {

@@ -19,6 +19,10 @@ pub trait TransactionalStore: Store {
     /// An open transaction. Dropping it rolls back.
     type Tx: Send + 'static;
 
+    /// Whether a transaction holds up only those that begin the same call. Where it holds up every other one, the wait
+    /// for the lock is a wait for the database, not for a duplicate, and the layer is as patient as with any store.
+    const LOCKS_BY_KEY: bool = true;
+
     /// Opens a transaction in which [`begin_in`](Self::begin_in) waits at most `lock_wait` for another transaction
     /// that holds the key.
     fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx>;
