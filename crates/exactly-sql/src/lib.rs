@@ -1,1 +1,23 @@
 //! SQLite and PostgreSQL stores for exactly: records that commit in the handler's own transaction.
+
+mod batch;
+mod error;
+mod name;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(feature = "axum")]
+mod tx;
+
+pub use name::{InvalidName, Name};
+#[cfg(feature = "postgres")]
+pub use postgres::{PgStore, PgStoreBuilder, migrations_sql};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteStore, SqliteStoreBuilder};
+#[cfg(all(feature = "axum", feature = "postgres"))]
+pub use tx::PgTx;
+#[cfg(all(feature = "axum", feature = "sqlite"))]
+pub use tx::SqliteTx;
+#[cfg(feature = "axum")]
+pub use tx::Tx;

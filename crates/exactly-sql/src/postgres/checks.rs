@@ -1,0 +1,123 @@
+//! What a server must be like for the promise to hold.
+//!
+//! A record that a crash of the server can take back is an effect that can happen twice, and nothing would say so. It
+//! is cheaper to refuse the start.
+
+use exactly::{StoreError, StoreErrorKind};
+use sqlx::{PgConnection, Row as _};
+
+use super::schema::Place;
+use crate::error::failed;
+
+/// The oldest server: older ones scan the whole table to sweep a part of it.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// What is read of a server and of the session that will write records.
+#[derive(Debug)]
+struct Server {
+    version: i32,
+    fsync: String,
+    full_page_writes: String,
+    synchronous_commit: String,
+    transaction_read_only: String,
+    in_recovery: bool,
+}
+
+/// Refuses a server that may forget what it committed, unless `accept_unsafe`, and one that cannot write at all.
+pub(super) async fn check_server(conn: &mut PgConnection, accept_unsafe: bool) -> Result<(), StoreError> {
+    let server = read(conn).await.map_err(failed("check server settings"))?;
+    if server.version < SERVER_VERSION_MIN {
+        return Err(refused(format!(
+            "server_version_num is {}, and {SERVER_VERSION_MIN} is the oldest supported: upgrade PostgreSQL",
+            server.version
+        )));
+    }
+    if server.in_recovery {
+        return Err(read_only(
+            "the server is a standby (pg_is_in_recovery() is true): connect to the primary",
+        ));
+    }
+    if server.transaction_read_only == "on" {
+        return Err(read_only(
+            "transaction_read_only is on: set default_transaction_read_only = off for this role and database",
+        ));
+    }
+    let unsafe_settings = [
+        (
+            "fsync",
+            server.fsync,
+            "a crash of the machine can lose every record; set it to on and restart",
+        ),
+        (
+            "full_page_writes",
+            server.full_page_writes,
+            "a crash of the machine can corrupt records; set it to on",
+        ),
+        (
+            "synchronous_commit",
+            server.synchronous_commit,
+            "a crash can forget calls that were answered; set it to on, local or more for this role and database",
+        ),
+    ];
+    for (name, value, fix) in unsafe_settings {
+        if value == "off" {
+            accept_or_refuse(accept_unsafe, &format!("{name} is {value}: {fix}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a table that a crash of the server empties, unless `accept_unsafe`.
+pub(super) async fn check_table(conn: &mut PgConnection, place: &Place, accept_unsafe: bool) -> Result<(), StoreError> {
+    let persistence: String = sqlx::query("select relpersistence::text from pg_class where oid = to_regclass($1)")
+        .bind(place.quoted())
+        .fetch_one(conn)
+        .await
+        .and_then(|row| row.try_get(0))
+        .map_err(failed(format!("check table {}", place.readable())))?;
+    if persistence == "p" {
+        return Ok(());
+    }
+    let table = place.readable();
+    let found = format!(
+        "table {table} is unlogged (relpersistence is {persistence}): a crash empties it; run `alter table {table} set \
+         logged`"
+    );
+    accept_or_refuse(accept_unsafe, &found)
+}
+
+async fn read(conn: &mut PgConnection) -> Result<Server, sqlx::Error> {
+    let row = sqlx::query(
+        "select current_setting('server_version_num')::integer, current_setting('fsync'),
+                current_setting('full_page_writes'), current_setting('synchronous_commit'),
+                current_setting('transaction_read_only'), pg_is_in_recovery()",
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(Server {
+        version: row.try_get(0)?,
+        fsync: row.try_get(1)?,
+        full_page_writes: row.try_get(2)?,
+        synchronous_commit: row.try_get(3)?,
+        transaction_read_only: row.try_get(4)?,
+        in_recovery: row.try_get(5)?,
+    })
+}
+
+fn accept_or_refuse(accept_unsafe: bool, found: &str) -> Result<(), StoreError> {
+    if accept_unsafe {
+        tracing::warn!("accepted although calls may run twice after a crash: {found}");
+        return Ok(());
+    }
+    Err(refused(format!(
+        "{found}; or accept that effects may repeat with accept_unsafe_settings(true)"
+    )))
+}
+
+fn refused(found: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, format!("check server settings: {found}"))
+}
+
+fn read_only(found: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::ReadOnly, format!("check server settings: {found}"))
+}

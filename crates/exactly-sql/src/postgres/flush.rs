@@ -1,0 +1,181 @@
+//! Batches, from the queue to the database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exactly::CallId;
+use exactly::store::Wakeups;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::deliver::{Done, fail};
+use super::failure::{is_lock_timeout, is_worth_repeating, may_be_one_steps_fault};
+use super::session::{BATCH_TIMEOUT, Sessions, within};
+use super::sql::Sql;
+use super::work::Work;
+use super::{group, settle};
+use crate::batch::{Flush, Step, Write};
+
+/// The most outcome bytes in one statement; beyond that a batch is split. One larger outcome goes alone.
+const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How often a batch is sent again on a fresh connection, and after which pause. Enough for a server that dropped its
+/// connections; one that restarts takes longer, and callers are better off knowing.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
+
+/// How long steps wait for a row that a transaction elsewhere holds. A begin is then told that the store cannot answer,
+/// not that the key is in flight: the record may be its own, from a reply that was lost.
+const HELD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How many held records are waited for at once, each on a connection of its own.
+const HELD_MAX: usize = 4;
+
+/// Carries out batches on PostgreSQL.
+#[derive(Clone, Debug)]
+pub(super) struct PgFlush {
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) sql: Arc<Sql>,
+    pub(super) wakeups: Wakeups,
+    pub(super) channel: Arc<str>,
+    held: Arc<Semaphore>,
+}
+
+impl Flush for PgFlush {
+    async fn flush(&self, mut steps: Vec<Step>) {
+        steps.retain(|step| !is_pointless(step));
+        while !steps.is_empty() {
+            let rest = steps.split_off(fitting(&steps));
+            self.flush_fitting(steps).await;
+            steps = rest;
+        }
+    }
+}
+
+impl PgFlush {
+    pub(super) fn new(sessions: Arc<Sessions>, sql: Arc<Sql>, wakeups: Wakeups, channel: Arc<str>) -> Self {
+        let held = Arc::new(Semaphore::new(HELD_MAX));
+        Self {
+            sessions,
+            sql,
+            wakeups,
+            channel,
+            held,
+        }
+    }
+
+    async fn flush_fitting(&self, steps: Vec<Step>) {
+        match self.carry_out(&steps).await {
+            Ok(done) => self.deliver(steps, done).await,
+            Err(error) if may_be_one_steps_fault(&error) => self.isolate(steps).await,
+            Err(error) => fail(steps, error),
+        }
+    }
+
+    /// Carries out the steps of each record for themselves, so that only those fail that are to blame.
+    async fn isolate(&self, steps: Vec<Step>) {
+        let mut records: BTreeMap<CallId, Vec<Step>> = BTreeMap::new();
+        for step in steps {
+            records.entry(*step.id()).or_default().push(step);
+        }
+        for steps in records.into_values() {
+            match self.carry_out(&steps).await {
+                Ok(done) => self.deliver(steps, done).await,
+                Err(error) if is_lock_timeout(&error) => self.wait_aside(steps, error),
+                Err(error) if may_be_one_steps_fault(&error) => self.isolate_each(steps).await,
+                Err(error) => fail(steps, error),
+            }
+        }
+    }
+
+    async fn isolate_each(&self, steps: Vec<Step>) {
+        for step in steps {
+            match self.carry_out(std::slice::from_ref(&step)).await {
+                Ok(done) => self.deliver(vec![step], done).await,
+                Err(error) => fail(vec![step], error),
+            }
+        }
+    }
+
+    /// Waits for a held record beside the queue, so that the next batch need not.
+    fn wait_aside(&self, steps: Vec<Step>, error: sqlx::Error) {
+        let Ok(place) = Arc::clone(&self.held).try_acquire_owned() else {
+            return fail(steps, error);
+        };
+        let flush = self.clone();
+        tokio::spawn(async move {
+            flush.wait_for_held(steps).await;
+            drop(place);
+        });
+    }
+
+    async fn wait_for_held(&self, steps: Vec<Step>) {
+        let deadline = Instant::now() + HELD_TIMEOUT;
+        loop {
+            match self.carry_out(&steps).await {
+                Ok(done) => return self.deliver(steps, done).await,
+                Err(error) if is_lock_timeout(&error) && Instant::now() < deadline => {}
+                Err(error) => return fail(steps, error),
+            }
+        }
+    }
+
+    /// Commits the steps, again and again while only the connection is to blame: every step can be repeated.
+    pub(super) async fn carry_out(&self, steps: &[Step]) -> Result<Done, sqlx::Error> {
+        for pause in PAUSES {
+            match self.carry_out_once(steps).await {
+                Err(error) if is_worth_repeating(&error) => {
+                    tracing::debug!(%error, steps = steps.len(), "repeat a batch on a fresh connection");
+                    tokio::time::sleep(pause).await;
+                }
+                ended => return ended,
+            }
+        }
+        self.carry_out_once(steps).await
+    }
+
+    async fn carry_out_once(&self, steps: &[Step]) -> Result<Done, sqlx::Error> {
+        let mut conn = self.sessions.take().await?;
+        let mut work = Work::new(steps);
+        let missed = within(BATCH_TIMEOUT, async {
+            group::run(&mut conn, &self.sql, &mut work).await?;
+            settle::run(&mut conn, &self.sql, &mut work).await?;
+            group::mark(&mut conn, &self.sql, &work).await
+        })
+        .await?;
+        let mut settled = work.settled;
+        // Settled between our look and our mark: nobody will notify us, so whoever waits here asks again at once.
+        settled.extend(missed);
+        Ok(Done {
+            answers: work.answers,
+            settled,
+            waited: work.waited,
+            conn,
+        })
+    }
+}
+
+/// Whether nobody is left to hear what a step would find out. A write is carried out all the same.
+fn is_pointless(step: &Step) -> bool {
+    match step {
+        Step::Begin { reply, .. } => reply.is_closed(),
+        Step::Peek { reply, .. } => reply.is_closed(),
+        Step::Write { .. } => false,
+    }
+}
+
+/// How many of the steps go into one statement.
+fn fitting(steps: &[Step]) -> usize {
+    let mut bytes = 0;
+    let fits = |step: &&Step| {
+        if let Step::Write {
+            write: Write::Complete { outcome, .. },
+            ..
+        } = step
+        {
+            bytes += outcome.len();
+        }
+        bytes <= BATCH_BYTES_MAX
+    };
+    steps.iter().take_while(fits).count().max(1)
+}

@@ -1,0 +1,168 @@
+//! The tables, and how they come to be.
+
+use exactly::{StoreError, StoreErrorKind};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
+
+use crate::error::failed;
+use crate::name::Name;
+
+/// The layout that this version of the program reads and writes.
+const VERSION: i32 = 1;
+
+/// Remembers the version of each table of its schema.
+const VERSIONS: &str = "exactly_versions";
+
+/// One script per version, in order; `{table}` is the quoted name. Each can be repeated, so that a script exported for
+/// people who migrate themselves does no harm when it is run twice.
+///
+/// No index but the primary key, and room in every page: completing a call then changes no index and stays in its page
+/// (a HOT update), which halves what a call costs. Sweeping walks the heap instead.
+///
+/// Outcomes are stored as they come: what is large enough to be compressed is often compressed or encrypted already.
+const MIGRATIONS: [&str; 1] = [r"create table if not exists {table} (
+    lease_ms bigint not null,
+    lease_until timestamptz not null,
+    created_at timestamptz not null,
+    completed_at timestamptz,
+    expires_at timestamptz,
+    attempt integer not null,
+    state smallint not null,
+    on_lost smallint not null,
+    waited boolean not null,
+    id bytea primary key,
+    fingerprint bytea not null,
+    token bytea not null,
+    principal text,
+    operation text not null,
+    key text not null,
+    outcome bytea
+) with (fillfactor = 70);
+alter table {table} alter column outcome set storage external;
+"];
+
+/// Where a store's records are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) schema: Name,
+    pub(super) table: Name,
+}
+
+impl Place {
+    /// The table as statements name it.
+    pub(super) fn quoted(&self) -> String {
+        format!("\"{}\".\"{}\"", self.schema, self.table)
+    }
+
+    /// The table as people name it.
+    pub(super) fn readable(&self) -> String {
+        format!("{}.{}", self.schema, self.table)
+    }
+
+    fn versions(&self) -> String {
+        format!("\"{}\".{VERSIONS}", self.schema)
+    }
+
+    /// Everything that a start with migrations runs on an empty database.
+    pub(super) fn script(&self) -> String {
+        format!("begin;\n{};\n{}commit;\n", self.lock(), self.body())
+    }
+
+    /// One migration at a time per schema: `if not exists` alone does not stop two of them from colliding.
+    fn lock(&self) -> String {
+        format!(
+            "select pg_advisory_xact_lock(hashtextextended('exactly migrates {}', 0))",
+            self.schema
+        )
+    }
+
+    fn body(&self) -> String {
+        let versions = self.versions();
+        let migrations: String = MIGRATIONS
+            .map(|script| script.replace("{table}", &self.quoted()))
+            .concat();
+        format!(
+            "create schema if not exists \"{}\";
+create table if not exists {versions} (table_name text primary key, version integer not null);
+{migrations}insert into {versions} values ('{}', {VERSION}) on conflict (table_name) do update set version = {VERSION};
+",
+            self.schema, self.table
+        )
+    }
+}
+
+/// Brings the table to [`VERSION`], or only checks that it is there.
+pub(super) async fn prepare(conn: &mut PgConnection, place: &Place, migrate: bool) -> Result<(), StoreError> {
+    if place.table.as_str() == VERSIONS {
+        let context = format!("prepare schema: table name {VERSIONS} is taken by the record of schema versions");
+        return Err(StoreError::new(StoreErrorKind::Refused, context));
+    }
+    // Looking first means that a role without the right to create anything can start on a schema that is there.
+    if is_current(version(conn, place).await?, place)? {
+        return Ok(());
+    }
+    if !migrate {
+        let context = format!(
+            "check schema: table {} has no schema of version {VERSION} and migrations are off; run the exported \
+             migrations (`migrations_sql`) or switch them on",
+            place.readable()
+        );
+        return Err(StoreError::new(StoreErrorKind::Refused, context));
+    }
+    migrate_to_current(conn, place).await
+}
+
+async fn migrate_to_current(conn: &mut PgConnection, place: &Place) -> Result<(), StoreError> {
+    let context = || format!("migrate table {}", place.readable());
+    let mut tx = conn.begin().await.map_err(failed(context()))?;
+    sqlx::raw_sql(AssertSqlSafe(place.lock()))
+        .execute(&mut *tx)
+        .await
+        .map_err(failed(context()))?;
+    // Another process may have migrated while we waited.
+    if !is_current(version(&mut tx, place).await?, place)? {
+        sqlx::raw_sql(AssertSqlSafe(place.body()))
+            .execute(&mut *tx)
+            .await
+            .map_err(failed(context()))?;
+        tracing::info!(table = place.readable(), version = VERSION, "migrated");
+    }
+    tx.commit().await.map_err(failed(context()))
+}
+
+/// The version found, or none if there is no table yet.
+async fn version(conn: &mut PgConnection, place: &Place) -> Result<Option<i32>, StoreError> {
+    let context = || format!("read schema version of table {}", place.readable());
+    let exists = sqlx::query("select to_regclass($1) is not null and to_regclass($2) is not null")
+        .bind(place.versions())
+        .bind(place.quoted())
+        .fetch_one(&mut *conn)
+        .await
+        .and_then(|row| row.try_get::<bool, _>(0))
+        .map_err(failed(context()))?;
+    if !exists {
+        return Ok(None);
+    }
+    let found = sqlx::query(AssertSqlSafe(format!(
+        "select version from {} where table_name = $1",
+        place.versions()
+    )))
+    .bind(place.table.as_str())
+    .fetch_optional(conn)
+    .await
+    .map_err(failed(context()))?;
+    found.map(|row| row.try_get(0)).transpose().map_err(failed(context()))
+}
+
+fn is_current(found: Option<i32>, place: &Place) -> Result<bool, StoreError> {
+    match found {
+        Some(found) if found > VERSION => {
+            let context = format!(
+                "check schema: table {} has schema version {found}, and this program supports up to {VERSION}: \
+                 run a newer program",
+                place.readable()
+            );
+            Err(StoreError::new(StoreErrorKind::Refused, context))
+        }
+        found => Ok(found == Some(VERSION)),
+    }
+}

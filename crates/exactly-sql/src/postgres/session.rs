@@ -1,0 +1,93 @@
+//! The store's own connections.
+//!
+//! Batches do not go through the callers' pool: a pool whose connections all wait for locks, or for handlers that wait
+//! for us, must not keep outcomes from being written. It also spares the pool's check before every use.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool};
+
+/// How long opening a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a batch may take, after which the connection is closed and its callers are told.
+pub(super) const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a batch waits for a row that a transaction elsewhere holds. All its other callers wait with it, so not
+/// long.
+const LOCK_TIMEOUT_MS: u32 = 100;
+
+/// The server ends by itself what we gave up on, also when it never learns that we are gone.
+const STATEMENT_TIMEOUT_MS: u32 = 4_000;
+const IDLE_IN_TRANSACTION_TIMEOUT_MS: u32 = 10_000;
+
+/// Connections that are ready for the next batch.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    /// Only for how to connect. Asked each time, because a pool may be told about a changed password.
+    pool: PgPool,
+    // A std mutex, since it is held for a push or a pop and never across an await.
+    idle: Mutex<Vec<PgConnection>>,
+}
+
+impl Sessions {
+    pub(super) fn new(pool: PgPool) -> Self {
+        Self {
+            pool,
+            idle: Mutex::default(),
+        }
+    }
+
+    pub(super) async fn take(&self) -> Result<PgConnection, sqlx::Error> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match idle {
+            Some(conn) => Ok(conn),
+            None => within(CONNECT_TIMEOUT, connect(&self.pool)).await,
+        }
+    }
+
+    /// For a connection on which nothing failed. Others are dropped, which closes them.
+    pub(super) fn give_back(&self, conn: PgConnection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+    }
+}
+
+/// `answer`, or an error after `limit`.
+pub(super) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+        let message = format!("the server gave no answer within {} s", limit.as_secs());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, message)))
+    })
+}
+
+async fn connect(pool: &PgPool) -> Result<PgConnection, sqlx::Error> {
+    let mut options = (*pool.connect_options()).clone();
+    if options.get_application_name().is_none() {
+        options = options.application_name("exactly");
+    }
+    let mut conn = options.connect().await?;
+    sqlx::raw_sql(AssertSqlSafe(settings())).execute(&mut conn).await?;
+    Ok(conn)
+}
+
+/// Every statement finds its rows by primary key, whatever the statistics say: a table that was never analysed looks
+/// empty, and a plan made for ten rows would read ten million.
+fn settings() -> String {
+    format!(
+        "set default_transaction_isolation = 'read committed';
+         set lock_timeout = {LOCK_TIMEOUT_MS};
+         set statement_timeout = {STATEMENT_TIMEOUT_MS};
+         set idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_TIMEOUT_MS};
+         set plan_cache_mode = force_generic_plan;
+         set enable_seqscan = off;
+         set enable_bitmapscan = off;
+         set enable_hashjoin = off;
+         set enable_mergejoin = off;
+         set jit = off"
+    )
+}

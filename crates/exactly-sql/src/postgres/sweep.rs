@@ -1,0 +1,108 @@
+//! Forgetting what is past its time.
+//!
+//! An index on the expiry would make every completion write two indexes more, so there is none: a sweep walks the table
+//! in its physical order, a few pages per statement, and remembers where it stopped. Statements are short and lock only
+//! what they delete, so nobody waits for a sweep.
+
+use std::sync::Arc;
+
+use exactly::StoreError;
+use exactly::clock::millis;
+use exactly::store::record::LOST_KEEP;
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use tokio::sync::Mutex;
+
+use super::schema::Place;
+use super::session::{BATCH_TIMEOUT, Sessions, within};
+use crate::error::failed;
+
+/// How many records one statement deletes at most.
+pub(super) const SWEEP_BATCH: u32 = 500;
+
+/// How many pages one statement looks at: a megabyte.
+const PAGES: i64 = 128;
+
+/// Deletes expired records.
+#[derive(Debug)]
+pub(super) struct Sweeper {
+    sessions: Arc<Sessions>,
+    batch: u32,
+    delete: Arc<str>,
+    pages: Arc<str>,
+    /// The page to go on from. Locked for a whole sweep: two at once would only do the same work twice.
+    cursor: Mutex<i64>,
+}
+
+impl Sweeper {
+    pub(super) fn new(sessions: Arc<Sessions>, place: &Place, batch: u32) -> Self {
+        let table = place.quoted();
+        let expired = "(state = 1 and expires_at <= date_trunc('milliseconds', clock_timestamp())
+                or state = 0 and on_lost = 1 and lease_until <= clock_timestamp() - $3 * interval '1 millisecond')";
+        // A row that someone locks is about to be taken over or completed: leave it. Asked twice, because a row can be
+        // taken over between the look at it and its lock, and only the second question is put to what is then there.
+        let delete = format!(
+            "delete from {table} where {expired} and ctid = any (array(
+                 select ctid from {table}
+                 where ctid >= $1::text::tid and ctid < $2::text::tid and {expired}
+                 limit $4
+                 for update skip locked))"
+        );
+        let pages = format!("select pg_relation_size('{table}') / current_setting('block_size')::int8");
+        Self {
+            sessions,
+            batch,
+            delete: delete.into(),
+            pages: pages.into(),
+            cursor: Mutex::new(0),
+        }
+    }
+
+    /// Deletes at most `limit` records, going around the table at most once.
+    pub(super) async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
+        let mut cursor = self.cursor.lock().await;
+        let mut conn = self.sessions.take().await.map_err(failed("sweep records"))?;
+        let deleted = self
+            .sweep_on(&mut conn, &mut cursor, limit)
+            .await
+            .map_err(failed("sweep records"))?;
+        self.sessions.give_back(conn);
+        Ok(deleted)
+    }
+
+    async fn sweep_on(&self, conn: &mut PgConnection, cursor: &mut i64, limit: u32) -> Result<u32, sqlx::Error> {
+        let pages = within(BATCH_TIMEOUT, self.pages(conn)).await?;
+        let mut deleted = 0;
+        let mut seen = 0;
+        while deleted < limit && seen < pages {
+            if *cursor >= pages {
+                *cursor = 0;
+            }
+            let most = self.batch.min(limit - deleted);
+            let count = within(BATCH_TIMEOUT, self.delete(conn, *cursor, most)).await?;
+            deleted += count;
+            if count < most {
+                *cursor += PAGES;
+                seen += PAGES;
+            }
+        }
+        Ok(deleted)
+    }
+
+    async fn pages(&self, conn: &mut PgConnection) -> Result<i64, sqlx::Error> {
+        sqlx::query(AssertSqlSafe(Arc::clone(&self.pages)))
+            .fetch_one(conn)
+            .await?
+            .try_get(0)
+    }
+
+    async fn delete(&self, conn: &mut PgConnection, from: i64, most: u32) -> Result<u32, sqlx::Error> {
+        let deleted = sqlx::query(AssertSqlSafe(Arc::clone(&self.delete)))
+            .bind(format!("({from},0)"))
+            .bind(format!("({},0)", from + PAGES))
+            .bind(i64::try_from(millis(LOST_KEEP)).unwrap_or(i64::MAX))
+            .bind(i64::from(most))
+            .execute(conn)
+            .await?;
+        Ok(u32::try_from(deleted.rows_affected()).unwrap_or(most))
+    }
+}

@@ -1,0 +1,215 @@
+//! Opening a store.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
+use tokio::sync::Mutex;
+
+use exactly::clock::{Clock, SteadyClock, WallClock};
+use exactly::store::Wakeups;
+use exactly::{StoreError, StoreErrorKind};
+
+use super::clock::{ClockRow, STEP_MAX, StoreClock};
+use super::database::{self, Database, Slot};
+use super::flush::Flusher;
+use super::settings::{self, Overrides};
+use super::table::Statements;
+use super::{Beat, SqliteStore, migrate};
+use crate::batch::{BATCH_MAX, Batcher};
+use crate::error::failed;
+use crate::name::Name;
+
+/// How long SQLite waits for another process's write lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often an idle process writes the database's clock. Well below [`STEP_MAX`], so that a process that starts next to
+/// an idle one reckons the same time.
+const BEAT: Duration = Duration::from_secs(STEP_MAX.as_secs() / 6);
+
+/// Pages in the write-ahead log before a commit moves them into the database. Moving them seldom makes more of them
+/// coincide, and 16 MiB are read back at once after a crash.
+const WAL_PAGES: &str = "4000";
+
+/// The most connections for transactions and for looking at records; batches have their own.
+const CONNECTIONS_MAX: u32 = 8;
+
+/// How a [`SqliteStore`] is opened.
+#[derive(Debug)]
+pub struct SqliteStoreBuilder {
+    pool: SqlitePool,
+    table: String,
+    migrate: bool,
+    overrides: Overrides,
+    batch_max: usize,
+    steady: Box<dyn Clock>,
+    wall: Box<dyn Clock>,
+}
+
+impl SqliteStoreBuilder {
+    /// The table that records are kept in unless told otherwise.
+    pub const TABLE_DEFAULT: &'static str = "exactly_calls";
+
+    /// A store in the file at `path`, which may also be a `sqlite:` URL, with connections of its own.
+    pub fn at(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        let url = path.to_str().filter(|text| text.starts_with("sqlite:"));
+        let options = match url {
+            Some(url) => {
+                let options = SqliteConnectOptions::from_str(url);
+                let options = options
+                    .map_err(|error| StoreError::new(StoreErrorKind::Refused, "open store").with_source(error))?;
+                // `mode=` in the URL says what to do about a missing file; without it, create one as for a path.
+                if url.contains("mode=") {
+                    options
+                } else {
+                    options.create_if_missing(true)
+                }
+            }
+            None => SqliteConnectOptions::new().filename(path).create_if_missing(true),
+        };
+        let options = options
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY_TIMEOUT)
+            .pragma("wal_autocheckpoint", WAL_PAGES)
+            .pragma("cache_size", "-4096").pragma("temp_store", "memory")
+            // What a burst left of the log is cut off again.
+            .pragma("journal_size_limit", "67108864")
+            .disable_statement_logging();
+        // A connection is a thread of this process: asking whether it is alive before each use is a trip for nothing.
+        let pool = SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS_MAX)
+            .test_before_acquire(false);
+        Ok(Self::new(pool.connect_lazy_with(options)))
+    }
+
+    pub(super) fn new(pool: SqlitePool) -> Self {
+        Self {
+            pool,
+            table: Self::TABLE_DEFAULT.into(),
+            migrate: true,
+            overrides: Overrides::default(),
+            batch_max: BATCH_MAX,
+            steady: Box::new(SteadyClock::default()),
+            wall: Box::new(WallClock),
+        }
+    }
+
+    /// Keeps the records in this table, so that a service can have one per feature.
+    #[must_use]
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// Whether the schema is brought up to date (the default) or only checked. See [`SqliteStore::migrations_sql`].
+    #[must_use]
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// Whether calls share commits (the default). Without it every call pays for its own, which is slower under load and
+    /// no safer.
+    #[must_use]
+    pub fn group_commit(mut self, group_commit: bool) -> Self {
+        self.batch_max = if group_commit { BATCH_MAX } else { 1 };
+        self
+    }
+
+    /// Accepts settings under which a power cut can take back what was committed, so that effects repeat.
+    #[must_use]
+    pub fn accept_unsynced(mut self) -> Self {
+        self.overrides.unsynced = true;
+        self
+    }
+
+    /// Accepts a database in memory, which every restart forgets. Its connections have to share a cache.
+    #[must_use]
+    pub fn accept_in_memory(mut self) -> Self {
+        self.overrides.in_memory = true;
+        self
+    }
+
+    /// What time passes by while this process runs. The default follows no step of the wall clock.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.steady = Box::new(clock);
+        self
+    }
+
+    /// What says how much time passed while no process ran, of which at most an hour is counted.
+    #[must_use]
+    pub fn wall_clock(mut self, clock: impl Clock) -> Self {
+        self.wall = Box::new(clock);
+        self
+    }
+
+    /// Checks the settings, brings the schema up to date and starts the store.
+    pub async fn start(self) -> Result<SqliteStore, StoreError> {
+        let table = Name::new(self.table);
+        let table = table.map_err(|error| StoreError::new(StoreErrorKind::Refused, "open store").with_source(error))?;
+        // One of the pool's, since handlers' transactions run on those, and then our own, made from the same options.
+        let mut pooled = self.pool.acquire().await.map_err(failed("connect to the database"))?;
+        let settings = settings::check(&mut pooled, self.overrides).await?;
+        if self.migrate {
+            migrate::migrate(&mut pooled, &table, ClockRow::first(&*self.wall)).await?;
+        } else {
+            migrate::verify(&mut pooled, &table).await?;
+        }
+        let row = database::read_clock(&mut pooled)
+            .await
+            .map_err(failed("read the store's clock"))?;
+        drop(pooled);
+        let database = Arc::new(Database {
+            statements: Statements::new(&table),
+            clock: StoreClock::start(self.steady, self.wall, row),
+            pool: self.pool,
+            table,
+            wakeups: Wakeups::default(),
+            turn: Arc::default(),
+            reader: Mutex::default(),
+            in_memory: settings.in_memory,
+            overrides: self.overrides,
+        });
+        *database.turn.lock().await = Slot::holding(database.connect().await?);
+        let flusher = Flusher::new(Arc::clone(&database), self.batch_max);
+        let beat = tokio::spawn(beat(Arc::downgrade(&database)));
+        Ok(SqliteStore {
+            batcher: Batcher::start(flusher, 1, self.batch_max),
+            database,
+            _beat: Arc::new(Beat(beat.abort_handle())),
+        })
+    }
+}
+
+/// Writes the database's clock from time to time, for processes that start while this one is idle.
+async fn beat(database: Weak<Database>) {
+    loop {
+        tokio::time::sleep(BEAT).await;
+        let Some(database) = database.upgrade() else { return };
+        let mut turn = database.turn.lock().await;
+        let Ok(mut connection) = database.take(&mut turn).await else {
+            continue;
+        };
+        match write_clock(&database, &mut connection).await {
+            Ok(()) => turn.put_back(connection),
+            Err(error) => {
+                tracing::debug!(%error, "write the store's clock");
+                database::recover(&mut turn, connection, &error).await;
+            }
+        }
+    }
+}
+
+async fn write_clock(database: &Database, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let row = database::read_clock(connection).await?;
+    match database.clock.due(row, database.clock.now(row)) {
+        Some(row) => database::write_clock(connection, row).await,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,255 @@
+//! The database: who may write to it, and how a batch gets into it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments, Connection, SqliteConnection, SqlitePool};
+use tokio::sync::Mutex;
+
+use exactly::StoreError;
+use exactly::clock::Timestamp;
+use exactly::store::Wakeups;
+use exactly::store::record::LOST_KEEP;
+
+use super::clock::{ClockRow, StoreClock};
+use super::decide::{Plan, Rows};
+use super::settings::{self, Overrides};
+use super::table::{self, Saved, Statements, timestamp};
+use crate::batch::{BATCH_MAX, Step};
+use crate::error::{Shared, failed};
+use crate::name::Name;
+
+/// How long a batch waits for this process's turn to write.
+pub(super) const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// One SQLite database as the store uses it.
+#[derive(Debug)]
+pub(super) struct Database {
+    /// For handlers' transactions and for looking at records.
+    pub(super) pool: SqlitePool,
+    pub(super) table: Name,
+    pub(super) statements: Statements,
+    pub(super) clock: StoreClock,
+    pub(super) wakeups: Wakeups,
+    /// The connection that batches are written on. Holding the lock is this process's turn to write: SQLite has one
+    /// writer, and those who wait for it inside SQLite sleep and are served in no order.
+    pub(super) turn: Arc<Mutex<Slot>>,
+    /// Reads for those who need no turn.
+    pub(super) reader: Mutex<Slot>,
+    /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn as well.
+    pub(super) in_memory: bool,
+    pub(super) overrides: Overrides,
+}
+
+/// A connection, unless it is broken or someone gave up in the midst of using it.
+#[derive(Debug, Default)]
+pub(super) struct Slot(Option<SqliteConnection>);
+
+/// When a batch takes the write lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// With the first change, so that a batch that only reads never waits for a writer. Fails if another process wrote
+    /// between the batch's first read and its first change.
+    WhenNeeded,
+    /// At once, after waiting for another process to let go of it.
+    AtOnce,
+}
+
+/// The rows of a batch, read in a transaction that is still open.
+pub(super) struct Loaded {
+    pub(super) rows: Rows,
+    pub(super) clock: ClockRow,
+    pub(super) now: Timestamp,
+}
+
+impl Database {
+    /// A connection like the pool's own that no pool takes back.
+    pub(super) async fn connect(&self) -> Result<SqliteConnection, StoreError> {
+        let context = "connect to the database";
+        let mut connection = self.pool.acquire().await.map_err(failed(context))?.detach();
+        settings::check(&mut connection, self.overrides).await?;
+        // sqlx counts open transactions, to make those that a handler nests into ours savepoints. Ours begin and end in
+        // the text of statements, which it does not count, so it is told once, and for good, that there is one.
+        std::mem::forget(connection.begin().await.map_err(failed(context))?);
+        end(&mut connection, "rollback").await.map_err(failed(context))?;
+        Ok(connection)
+    }
+
+    /// Takes the connection out of `slot` until it is put back: whoever is cancelled in the midst of a transaction drops
+    /// it, which rolls back.
+    pub(super) async fn take(&self, slot: &mut Slot) -> Result<SqliteConnection, StoreError> {
+        match slot.0.take() {
+            Some(connection) => Ok(connection),
+            None => self.connect().await,
+        }
+    }
+
+    /// Opens a transaction and reads the rows that `steps` are about.
+    pub(super) async fn load(
+        &self,
+        connection: &mut SqliteConnection,
+        steps: &[Step],
+        lock: Lock,
+    ) -> Result<Loaded, sqlx::Error> {
+        let (power, _) = table::size(steps.len());
+        let sql = match lock {
+            Lock::WhenNeeded => &self.statements.load[power],
+            Lock::AtOnce => &self.statements.load_to_write[power],
+        };
+        let mut arguments = SqliteArguments::default();
+        arguments.reserve(steps.len(), 0);
+        for step in steps {
+            arguments
+                .add(step.id().as_bytes().as_slice())
+                .map_err(sqlx::Error::Encode)?;
+        }
+        let found = sqlx::query_with(sql.clone(), arguments).fetch_all(connection).await?;
+        let (clock, rows) = split(&found)?;
+        Ok(Loaded {
+            rows,
+            clock,
+            now: self.clock.now(clock),
+        })
+    }
+
+    /// Writes the plan's changes and commits.
+    pub(super) async fn save(
+        &self,
+        connection: &mut SqliteConnection,
+        plan: &Plan,
+        loaded: (ClockRow, Timestamp),
+    ) -> Result<(), sqlx::Error> {
+        let (clock, now) = loaded;
+        if let Some(row) = self.clock.due(clock, now) {
+            write_clock(connection, row).await?;
+        }
+        for id in plan.deletes() {
+            let delete = sqlx::query(self.statements.delete.clone()).bind(id.as_bytes().as_slice());
+            delete.execute(&mut *connection).await?;
+        }
+        self.save_and_commit(connection, plan.saves(now)).await
+    }
+
+    /// Writes records and commits, in one trip unless there are very many.
+    pub(super) async fn save_and_commit<'a>(
+        &self,
+        connection: &mut SqliteConnection,
+        saves: impl Iterator<Item = Saved<'a>>,
+    ) -> Result<(), sqlx::Error> {
+        let mut arguments = SqliteArguments::default();
+        let mut rows = 0;
+        for saved in saves {
+            if rows == BATCH_MAX {
+                self.save_one(connection, &saved).await?;
+                continue;
+            }
+            saved.bind(&mut arguments)?;
+            rows += 1;
+        }
+        if rows == 0 {
+            return end(connection, "commit").await;
+        }
+        let (power, room) = table::size(rows);
+        for _ in rows..room {
+            table::bind_nothing(&mut arguments)?;
+        }
+        sqlx::query_with(self.statements.save[power].clone(), arguments)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes one record and leaves the transaction open.
+    pub(super) async fn save_one(
+        &self,
+        connection: &mut SqliteConnection,
+        saved: &Saved<'_>,
+    ) -> Result<(), sqlx::Error> {
+        let mut arguments = SqliteArguments::default();
+        saved.bind(&mut arguments)?;
+        sqlx::query_with(self.statements.save_one.clone(), arguments)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Deletes at most `limit` records that nobody needs, in one short transaction.
+    pub(super) async fn sweep(&self, connection: &mut SqliteConnection, limit: u32) -> Result<u32, sqlx::Error> {
+        let now = self.clock.now(read_clock(connection).await?);
+        let lost_before = timestamp(now).saturating_sub(timestamp(Timestamp::from_millis(0).after(LOST_KEEP)));
+        let mut swept = 0;
+        for (sql, before) in [
+            (&self.statements.sweep_done, timestamp(now)),
+            (&self.statements.sweep_lost, lost_before),
+        ] {
+            let delete = sqlx::query(sql.clone()).bind(before).bind(i64::from(limit - swept));
+            let deleted = delete.execute(&mut *connection).await?.rows_affected();
+            swept += u32::try_from(deleted).unwrap_or(limit).min(limit - swept);
+            if swept == limit {
+                break;
+            }
+        }
+        Ok(swept)
+    }
+}
+
+impl Slot {
+    pub(super) fn holding(connection: SqliteConnection) -> Self {
+        Self(Some(connection))
+    }
+
+    /// Keeps the connection for whoever comes next. No transaction may be open on it.
+    pub(super) fn put_back(&mut self, connection: SqliteConnection) {
+        self.0 = Some(connection);
+    }
+}
+
+/// Ends the open transaction.
+pub(super) async fn end(connection: &mut SqliteConnection, how: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::query(how).execute(connection).await.map(drop)
+}
+
+/// Ends whatever transaction an error left behind, and puts the connection back if that worked.
+pub(super) async fn recover(slot: &mut Slot, mut connection: SqliteConnection, error: &sqlx::Error) {
+    if is_busy(error) && end(&mut connection, "rollback").await.is_ok() {
+        slot.put_back(connection);
+    } else if let Err(error) = connection.close().await {
+        // It is closed all the same, and closing rolls back.
+        tracing::debug!(%error, "close a broken connection");
+    }
+}
+
+/// Whether somebody else was at work, so that trying again can help.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    // Busy and locked, in the low byte of the extended codes.
+    code.and_then(|code| code.parse::<u32>().ok())
+        .is_some_and(|code| matches!(code & 0xff, 5 | 6))
+}
+
+/// Moves the database's clock on.
+pub(super) async fn write_clock(connection: &mut SqliteConnection, row: ClockRow) -> Result<(), sqlx::Error> {
+    sqlx::query("update exactly_clock set store_ms = max(store_ms, ?), wall_ms = ?")
+        .bind(timestamp(row.store))
+        .bind(timestamp(row.wall))
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+/// Parts what a trip brought home: the clock comes first, then the rows.
+pub(super) fn split(found: &[SqliteRow]) -> Result<(ClockRow, Rows), sqlx::Error> {
+    let (clock, rows) = found.split_first().ok_or(sqlx::Error::RowNotFound)?;
+    let mut records = HashMap::with_capacity(rows.len());
+    for row in rows {
+        records.insert(table::stored_id(row)?, table::stored(row).map_err(Shared::new));
+    }
+    Ok((table::clock_row(clock)?, records))
+}
+
+/// The database's clock as it was last written.
+pub(super) async fn read_clock(connection: &mut SqliteConnection) -> Result<ClockRow, sqlx::Error> {
+    table::clock_row(&sqlx::query(table::CLOCK).fetch_one(connection).await?)
+}

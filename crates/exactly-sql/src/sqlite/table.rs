@@ -1,0 +1,256 @@
+//! The statements on a table of records, and what a row holds.
+//!
+//! sqlx hands every statement to a thread of its own, which costs more than the statement itself. So a batch of any size
+//! takes two trips: one that reads all of its rows, and one that writes all of its changes and commits. The statements
+//! have room for a power of two of rows and leave what is over empty, so that there are few of them and all stay prepared.
+
+use bytes::Bytes;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, SqlStr};
+
+use exactly::clock::{Timestamp, millis};
+use exactly::store::record::{Record, State};
+use exactly::{Attempt, CallId, Fingerprint, Key, OnLost, Scope, Token};
+
+use super::clock::ClockRow;
+use crate::batch::BATCH_MAX;
+use crate::name::Name;
+
+/// How many powers of two there are up to the largest batch.
+const SIZES: usize = BATCH_MAX.ilog2() as usize + 1;
+
+const COLUMNS: &str = "id, principal, operation, key, fingerprint, state, attempt, token, lease_ms, lease_until, on_lost, \
+     created_at, completed_at, expires_at, outcome";
+
+const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+/// What becomes of a row that is there. Who asked for what is in the id, so it never changes.
+const UPDATE: &str = "fingerprint = excluded.fingerprint, state = excluded.state, attempt = excluded.attempt, \
+     token = excluded.token, lease_ms = excluded.lease_ms, lease_until = excluded.lease_until, \
+     on_lost = excluded.on_lost, created_at = excluded.created_at, completed_at = excluded.completed_at, \
+     expires_at = excluded.expires_at, outcome = excluded.outcome";
+
+/// What a record is read from, in the order that [`stored`] expects.
+const RECORD: &str =
+    "id, fingerprint, state, attempt, token, lease_ms, lease_until, on_lost, expires_at, created_at, outcome";
+
+pub(super) const CLOCK: &str = "select store_ms, wall_ms from exactly_clock";
+
+/// Every statement on one table, made once.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) load: Vec<SqlStr>,
+    pub(super) load_to_write: Vec<SqlStr>,
+    pub(super) save: Vec<SqlStr>,
+    pub(super) delete: SqlStr,
+    pub(super) save_one: SqlStr,
+    pub(super) load_one: SqlStr,
+    pub(super) sweep_done: SqlStr,
+    pub(super) sweep_lost: SqlStr,
+}
+
+impl Statements {
+    pub(super) fn new(table: &Name) -> Self {
+        let load = |begin: &str, size: usize| {
+            let ids = vec!["?"; size].join(", ");
+            sql(format!(
+                "{begin}; {CLOCK}; select {RECORD} from {table} where id in ({ids})"
+            ))
+        };
+        // The select between insert and values lets empty rows be left out.
+        let save = |size: usize| {
+            let rows = vec![ROW; size].join(", ");
+            sql(format!(
+                "insert into {table} ({COLUMNS}) select * from (values {rows}) where column1 is not null \
+                 on conflict (id) do update set {UPDATE}; commit"
+            ))
+        };
+        let sizes = || (0..SIZES).map(|power| 1_usize << power);
+        Self {
+            load: sizes().map(|size| load("begin", size)).collect(),
+            load_to_write: sizes().map(|size| load("begin immediate", size)).collect(),
+            save: sizes().map(save).collect(),
+            delete: sql(format!("delete from {table} where id = ?")),
+            save_one: sql(format!(
+                "insert into {table} ({COLUMNS}) values {ROW} on conflict (id) do update set {UPDATE}"
+            )),
+            load_one: sql(format!("{CLOCK}; select {RECORD} from {table} where id = ?")),
+            sweep_done: sql(format!(
+                "delete from {table} where rowid in (select rowid from {table} where expires_at <= ? limit ?)"
+            )),
+            sweep_lost: sql(format!(
+                "delete from {table} where rowid in \
+                 (select rowid from {table} where state = 0 and on_lost = 1 and lease_until <= ? limit ?)"
+            )),
+        }
+    }
+}
+
+/// Which of the statements has room for `rows` rows, and how many it has room for.
+pub(super) fn size(rows: usize) -> (usize, usize) {
+    let room = rows.next_power_of_two();
+    (usize::try_from(room.ilog2()).unwrap_or(usize::MAX), room)
+}
+
+/// What a row holds, with who asked for what.
+#[derive(Debug)]
+pub(super) struct Saved<'a> {
+    pub(super) id: &'a CallId,
+    /// Not known to whoever only writes with a claim; the row is there then and keeps its own.
+    pub(super) call: Option<(&'a Scope, &'a Key)>,
+    pub(super) record: &'a Record,
+    pub(super) created_at: Timestamp,
+    pub(super) now: Timestamp,
+}
+
+impl Saved<'_> {
+    /// Adds the values of one row.
+    pub(super) fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
+        self.try_bind(arguments).map_err(sqlx::Error::Encode)
+    }
+
+    fn try_bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::error::BoxDynError> {
+        let record = self.record;
+        arguments.add(self.id.as_bytes().as_slice())?;
+        arguments.add(self.call.and_then(|(scope, _)| scope.principal()))?;
+        arguments.add(self.call.map_or("", |(scope, _)| scope.operation()))?;
+        arguments.add(self.call.map_or("", |(_, key)| key.as_str()))?;
+        arguments.add(record.fingerprint.as_bytes().as_slice())?;
+        arguments.add(i64::from(matches!(record.state, State::Done { .. })))?;
+        arguments.add(i64::from(record.attempt.get()))?;
+        arguments.add(record.token.as_bytes().as_slice())?;
+        match &record.state {
+            State::InFlight {
+                lease,
+                lease_until,
+                on_lost,
+            } => {
+                arguments.add(integer(millis(*lease)))?;
+                arguments.add(timestamp(*lease_until))?;
+                arguments.add(i64::from(*on_lost == OnLost::Rerun))?;
+                arguments.add(timestamp(self.created_at))?;
+                arguments.add(None::<i64>)?;
+                arguments.add(None::<i64>)?;
+                arguments.add(None::<&[u8]>)
+            }
+            State::Done { outcome, expires_at } => {
+                arguments.add(None::<i64>)?;
+                arguments.add(None::<i64>)?;
+                arguments.add(None::<i64>)?;
+                arguments.add(timestamp(self.created_at))?;
+                arguments.add(timestamp(self.now))?;
+                arguments.add(expires_at.map(timestamp))?;
+                arguments.add(&**outcome)
+            }
+        }
+    }
+}
+
+/// Adds a row that is left out.
+pub(super) fn bind_nothing(arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
+    for _ in 0..ROW.matches('?').count() {
+        arguments.add(None::<i64>).map_err(sqlx::Error::Encode)?;
+    }
+    Ok(())
+}
+
+/// A record as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) record: Record,
+    pub(super) created_at: Timestamp,
+}
+
+/// The id in a row of [`RECORD`].
+pub(super) fn stored_id(row: &SqliteRow) -> Result<CallId, sqlx::Error> {
+    Ok(CallId::from_bytes(fixed(row, 0)?))
+}
+
+/// The record in a row of [`RECORD`].
+pub(super) fn stored(row: &SqliteRow) -> Result<Stored, sqlx::Error> {
+    let state = match row.try_get(2)? {
+        0_i64 => State::InFlight {
+            lease: std::time::Duration::from_millis(unsigned(row, 5)?),
+            lease_until: instant(row, 6)?,
+            on_lost: on_lost(row, 7)?,
+        },
+        _ => {
+            let outcome: &[u8] = row.try_get(10)?;
+            let expires_at: Option<i64> = row.try_get(8)?;
+            let expires_at = expires_at.map(|_| instant(row, 8)).transpose()?;
+            State::Done {
+                outcome: Bytes::copy_from_slice(outcome),
+                expires_at,
+            }
+        }
+    };
+    let record = Record {
+        fingerprint: Fingerprint::from_bytes(fixed(row, 1)?),
+        attempt: attempt(row, 3)?,
+        token: Token::from_bytes(fixed(row, 4)?),
+        state,
+    };
+    Ok(Stored {
+        record,
+        created_at: instant(row, 9)?,
+    })
+}
+
+/// The clock in a row of [`CLOCK`].
+pub(super) fn clock_row(row: &SqliteRow) -> Result<ClockRow, sqlx::Error> {
+    Ok(ClockRow {
+        store: instant(row, 0)?,
+        wall: instant(row, 1)?,
+    })
+}
+
+/// A time as SQLite keeps it.
+pub(super) fn timestamp(at: Timestamp) -> i64 {
+    integer(at.as_millis())
+}
+
+pub(super) fn attempt(row: &SqliteRow, column: usize) -> Result<Attempt, sqlx::Error> {
+    let number: i64 = row.try_get(column)?;
+    let attempt = u32::try_from(number).ok().and_then(Attempt::new);
+    attempt.ok_or_else(|| unreadable(column, "an attempt counts from one"))
+}
+
+pub(super) fn on_lost(row: &SqliteRow, column: usize) -> Result<OnLost, sqlx::Error> {
+    Ok(if row.try_get::<i64, _>(column)? == 0 {
+        OnLost::Doubt
+    } else {
+        OnLost::Rerun
+    })
+}
+
+pub(super) fn instant(row: &SqliteRow, column: usize) -> Result<Timestamp, sqlx::Error> {
+    Ok(Timestamp::from_millis(unsigned(row, column)?))
+}
+
+pub(super) fn fixed<const N: usize>(row: &SqliteRow, column: usize) -> Result<[u8; N], sqlx::Error> {
+    let bytes: &[u8] = row.try_get(column)?;
+    bytes
+        .try_into()
+        .map_err(|_| unreadable(column, "a hash or token has its own length"))
+}
+
+pub(super) fn unsigned(row: &SqliteRow, column: usize) -> Result<u64, sqlx::Error> {
+    let number: i64 = row.try_get(column)?;
+    u64::try_from(number).map_err(|_| unreadable(column, "no time or length is negative"))
+}
+
+/// The text of a statement, cheap to clone. Its only variable part is a `Name`, which needs no quotes.
+pub(super) fn sql(text: String) -> SqlStr {
+    AssertSqlSafe(std::sync::Arc::<str>::from(text)).into_sql_str()
+}
+
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unreadable(column: usize, why: &'static str) -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: column.to_string(),
+        source: why.into(),
+    }
+}

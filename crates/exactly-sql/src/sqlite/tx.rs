@@ -1,0 +1,265 @@
+//! Records in a handler's transaction.
+//!
+//! The transaction runs on the connection that batches are written on. A second one would have to find the lock free, which
+//! SQLite polls for, and would find the pages that it remembers outdated by the other's commits.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sqlx::SqliteConnection;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, timeout_at};
+
+use exactly::store::Reply;
+use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, TransactionalStore, Verdict};
+
+use super::SqliteStore;
+use super::database::{Database, Slot, end, is_busy, split};
+use super::decide::Entry;
+use crate::batch::Write;
+use crate::error::failed;
+
+/// What a trip to the connection's thread is given even when nobody is to be waited for.
+const TRIP_WAIT_MIN: Duration = Duration::from_millis(250);
+
+/// An open transaction, and this process's turn to write.
+///
+/// It derefs to the connection, so `&mut *tx` runs the effect's statements. Dropping it rolls back.
+pub struct WriteTx {
+    // Both are `None` once the transaction has ended, or while its rollback is under way.
+    connection: Option<SqliteConnection>,
+    turn: Option<OwnedMutexGuard<Slot>>,
+    /// The records that this transaction has begun or completed, as it leaves them. Nobody else can see them before the
+    /// commit, so they are written with it, in one trip.
+    entries: HashMap<CallId, Entry>,
+    /// Whom to wake after the end.
+    settled: Vec<CallId>,
+}
+
+impl Deref for WriteTx {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &Self::Target {
+        self.connection.as_ref().expect("the transaction is open")
+    }
+}
+
+impl DerefMut for WriteTx {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.connection.as_mut().expect("the transaction is open")
+    }
+}
+
+impl AsMut<SqliteConnection> for WriteTx {
+    fn as_mut(&mut self) -> &mut SqliteConnection {
+        self
+    }
+}
+
+impl fmt::Debug for WriteTx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteTx")
+            .field("settled", &self.settled)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for WriteTx {
+    fn drop(&mut self) {
+        let (Some(mut connection), Some(mut turn)) = (self.connection.take(), self.turn.take()) else {
+            return;
+        };
+        // Outside of a runtime the connection is closed, which rolls back as well.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            if end(&mut connection, "rollback").await.is_ok() {
+                turn.put_back(connection);
+            }
+        });
+    }
+}
+
+impl SqliteStore {
+    /// [`TransactionalStore::begin_in`] for a transaction of your own on the same database. Start it with
+    /// `BEGIN IMMEDIATE`: one that has read before it writes fails when another wrote in between.
+    pub async fn begin_within(&self, connection: &mut SqliteConnection, call: &Call) -> Result<Verdict, StoreError> {
+        let mut entry = self.database.entry(connection, call.id(), "begin record").await?;
+        let verdict = entry.begin(call, self.database.clock.reckon());
+        self.database.save_entry(connection, &entry, "begin record").await?;
+        Ok(verdict)
+    }
+
+    /// [`TransactionalStore::complete_in`] for a transaction of your own on the same database. After its commit,
+    /// [`wake`](Self::wake) those who wait.
+    pub async fn complete_within(
+        &self,
+        connection: &mut SqliteConnection,
+        claim: &Claim,
+        outcome: &Bytes,
+        keep: Keep,
+    ) -> Result<Fenced, StoreError> {
+        let mut entry = self.database.entry(connection, &claim.id, "complete record").await?;
+        let complete = Write::Complete {
+            claim: claim.clone(),
+            outcome: outcome.clone(),
+            keep,
+        };
+        let fenced = entry.write(&complete, self.database.clock.reckon());
+        self.database.save_entry(connection, &entry, "complete record").await?;
+        Ok(fenced)
+    }
+
+    /// SQLite's lock is on the whole database, so this is where a transaction waits for others, and `begin_in` never does.
+    async fn open_tx(&self, lock_wait: Duration) -> Result<WriteTx, StoreError> {
+        let held = || {
+            let context = format!(
+                "open transaction: another one held the write lock for {} ms",
+                lock_wait.as_millis()
+            );
+            StoreError::new(StoreErrorKind::Unavailable, context)
+        };
+        let until = Instant::now() + lock_wait;
+        let turn = Arc::clone(&self.database.turn).lock_owned();
+        let mut turn = timeout_at(until, turn).await.map_err(|_| held())?;
+        let mut connection = self.database.take(&mut turn).await?;
+        // The turn keeps this process's writers away; only another process, or a connection of the handler's own, can
+        // hold SQLite's lock.
+        let begin = sqlx::query("begin immediate").execute(&mut connection);
+        match timeout_at(until.max(Instant::now() + TRIP_WAIT_MIN), begin).await {
+            Ok(Ok(_)) => {
+                let (connection, turn) = (Some(connection), Some(turn));
+                Ok(WriteTx {
+                    connection,
+                    turn,
+                    entries: HashMap::new(),
+                    settled: Vec::new(),
+                })
+            }
+            Ok(Err(error)) if is_busy(&error) => {
+                turn.put_back(connection);
+                Err(held().with_source(error))
+            }
+            Ok(Err(error)) => Err(failed("open transaction")(error)),
+            // Its thread is still waiting for the lock. The connection is given up, so that nobody waits for the thread.
+            Err(_) => Err(held()),
+        }
+    }
+
+    async fn commit_tx(&self, mut tx: WriteTx) -> Result<(), sqlx::Error> {
+        let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
+            return Ok(());
+        };
+        let now = self.database.clock.reckon();
+        let saves = tx.entries.values().filter_map(|entry| entry.saved(now));
+        // On an error the connection is closed, which rolls back whatever is left to.
+        self.database.save_and_commit(&mut connection, saves).await?;
+        turn.put_back(connection);
+        drop(turn);
+        tx.settled.iter().for_each(|id| self.database.wakeups.wake(id));
+        Ok(())
+    }
+}
+
+impl TransactionalStore for SqliteStore {
+    type Tx = WriteTx;
+
+    const LOCKS_BY_KEY: bool = false;
+
+    /// Waits at most `lock_wait` for every other writer of the database, and fails as unavailable after that;
+    /// [`begin_in`](Self::begin_in) then finds nobody left to wait for.
+    fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx> {
+        Box::pin(self.open_tx(lock_wait))
+    }
+
+    fn begin_in<'a>(&'a self, tx: &'a mut Self::Tx, call: &'a Call) -> Reply<'a, Verdict> {
+        Box::pin(async move {
+            let entry = self.database.entry_in(tx, call.id(), "begin record").await?;
+            Ok(entry.begin(call, self.database.clock.reckon()))
+        })
+    }
+
+    fn complete_in<'a>(
+        &'a self,
+        tx: &'a mut Self::Tx,
+        claim: &'a Claim,
+        outcome: &'a Bytes,
+        keep: Keep,
+    ) -> Reply<'a, Fenced> {
+        Box::pin(async move {
+            tx.settled.push(claim.id);
+            let entry = self.database.entry_in(tx, &claim.id, "complete record").await?;
+            let complete = Write::Complete {
+                claim: claim.clone(),
+                outcome: outcome.clone(),
+                keep,
+            };
+            Ok(entry.write(&complete, self.database.clock.reckon()))
+        })
+    }
+
+    fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(async move { self.commit_tx(tx).await.map_err(failed("commit transaction")) })
+    }
+
+    fn rollback(&self, mut tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(async move {
+            let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
+                return Ok(());
+            };
+            match end(&mut connection, "rollback").await {
+                Ok(()) => turn.put_back(connection),
+                Err(error) => tracing::debug!(%error, "roll back by closing the connection"),
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Database {
+    /// The record as `tx` has left it so far.
+    async fn entry_in<'t>(
+        &self,
+        tx: &'t mut WriteTx,
+        id: &CallId,
+        context: &'static str,
+    ) -> Result<&'t mut Entry, StoreError> {
+        if !tx.entries.contains_key(id) {
+            let entry = self.entry(tx, id, context).await?;
+            tx.entries.insert(*id, entry);
+        }
+        Ok(tx.entries.get_mut(id).expect("it was inserted above"))
+    }
+
+    /// The record as it stands inside the open transaction.
+    async fn entry(
+        &self,
+        connection: &mut SqliteConnection,
+        id: &CallId,
+        context: &'static str,
+    ) -> Result<Entry, StoreError> {
+        let load = sqlx::query(self.statements.load_one.clone()).bind(id.as_bytes().as_slice());
+        let found = load.fetch_all(connection).await.map_err(failed(context))?;
+        let (clock, mut rows) = split(&found).map_err(failed(context))?;
+        let row = rows.remove(id).transpose().map_err(|error| error.told(context))?;
+        Ok(Entry::new(*id, row, self.clock.now(clock)))
+    }
+
+    /// Writes what became of the record, if anything did.
+    async fn save_entry(
+        &self,
+        connection: &mut SqliteConnection,
+        entry: &Entry,
+        context: &'static str,
+    ) -> Result<(), StoreError> {
+        let Some(saved) = entry.saved(self.clock.reckon()) else {
+            return Ok(());
+        };
+        self.save_one(connection, &saved).await.map_err(failed(context))
+    }
+}

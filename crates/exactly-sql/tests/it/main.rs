@@ -1,0 +1,12 @@
+//! What the SQL stores promise, on real databases.
+
+#[cfg(feature = "postgres")]
+mod conformance_postgres;
+#[cfg(feature = "sqlite")]
+mod conformance_sqlite;
+#[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
+mod layer;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;

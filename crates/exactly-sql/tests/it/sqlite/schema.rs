@@ -1,0 +1,92 @@
+//! Migrations.
+
+use exactly::{Keep, Store, StoreErrorKind, Verdict};
+use exactly_sql::{Name, SqliteStore};
+
+use super::{Place, assert_replays, begun, call, done, run};
+
+#[tokio::test]
+async fn processes_that_start_at_once_all_succeed() {
+    let place = Place::new();
+    let starts: Vec<_> = (0..8).map(|_| tokio::spawn(place.builder().start())).collect();
+    let mut stores = Vec::new();
+    for start in starts {
+        stores.push(start.await.unwrap().unwrap());
+    }
+    done(&stores[0], "a", Keep::DAY).await;
+    for store in &stores {
+        assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_this_build_does_not_know_is_refused() {
+    let place = Place::new();
+    drop(place.open().await);
+    run(&mut place.stranger().await, "update exactly_schema set version = 99").await;
+    for migrate in [true, false] {
+        let error = place.builder().migrate(migrate).start().await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        assert!(error.to_string().contains("version 99"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn without_migrations_an_empty_database_is_refused_and_left_alone() {
+    let place = Place::new();
+    let error = place.builder().migrate(false).start().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(error.to_string().contains("migrations_sql"), "{error}");
+    let tables: i64 = sqlx::query_scalar("select count(*) from sqlite_master")
+        .fetch_one(&mut place.stranger().await)
+        .await
+        .unwrap();
+    assert_eq!(tables, 0);
+}
+
+#[tokio::test]
+async fn the_exported_text_makes_what_a_migration_makes() {
+    let (by_hand, by_itself) = (Place::new(), Place::new());
+    let mut made = Vec::new();
+    {
+        let mut connection = sqlx::sqlite::SqliteConnectOptions::new()
+            .filename(by_hand.path())
+            .create_if_missing(true);
+        connection = connection.journal_mode(sqlx::sqlite::SqliteJournalMode::Wal);
+        let mut connection = sqlx::ConnectOptions::connect(&connection).await.unwrap();
+        let text = SqliteStore::migrations_sql(&Name::new("league_operations").unwrap());
+        sqlx::raw_sql(sqlx::AssertSqlSafe(text))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    drop(by_itself.builder().table("league_operations").start().await.unwrap());
+    for place in [&by_hand, &by_itself] {
+        let schema: Vec<(String, String)> =
+            sqlx::query_as("select name, sql from sqlite_master where sql is not null order by name")
+                .fetch_all(&mut place.stranger().await)
+                .await
+                .unwrap();
+        made.push(schema);
+    }
+    assert_eq!(made[0], made[1]);
+    let store = by_hand
+        .builder()
+        .table("league_operations")
+        .migrate(false)
+        .start()
+        .await
+        .unwrap();
+    let _ = begun(&store, "a").await;
+}
+
+#[tokio::test]
+async fn tables_of_one_database_do_not_see_each_other() {
+    let place = Place::new();
+    let leagues = place.builder().table("league_operations").start().await.unwrap();
+    let drafts = place.builder().table("draft_operations").start().await.unwrap();
+    done(&leagues, "a", Keep::DAY).await;
+    assert!(matches!(drafts.begin(&call("a")).await.unwrap(), Verdict::Run(_)));
+    let error = place.builder().table("drop table x").start().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+}

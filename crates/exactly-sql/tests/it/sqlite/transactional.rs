@@ -1,0 +1,191 @@
+//! Effect and record in one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exactly::{Fenced, Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
+use exactly_sql::SqliteStore;
+use exactly_sql::sqlite::WriteTx;
+use sqlx::Connection;
+
+use super::{DAY, Place, assert_replays, call, run};
+
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+async fn shop(place: &Place) -> Arc<SqliteStore> {
+    let store = place.open().await;
+    sqlx::query("create table orders (name text)")
+        .execute(store.pool())
+        .await
+        .unwrap();
+    Arc::new(store)
+}
+
+async fn order(tx: &mut WriteTx, name: &str) {
+    sqlx::query("insert into orders values (?)")
+        .bind(name)
+        .execute(&mut **tx)
+        .await
+        .unwrap();
+}
+
+async fn orders(store: &SqliteStore) -> i64 {
+    sqlx::query_scalar("select count(*) from orders")
+        .fetch_one(store.pool())
+        .await
+        .unwrap()
+}
+
+/// Begins, makes the effect and completes, all but the commit.
+async fn ordered(store: &SqliteStore, name: &str) -> WriteTx {
+    let mut tx = store.open(LOCK_WAIT).await.unwrap();
+    let Verdict::Run(claim) = store.begin_in(&mut tx, &call(name)).await.unwrap() else {
+        panic!("{name} is fresh")
+    };
+    order(&mut tx, name).await;
+    let completed = store
+        .complete_in(&mut tx, &claim, &name.to_owned().into(), Keep::DAY)
+        .await
+        .unwrap();
+    assert_eq!(completed, Fenced::Applied);
+    tx
+}
+
+#[tokio::test]
+async fn effect_and_record_commit_together() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let mut watch = store.watch(call("a").id());
+    let tx = ordered(&store, "a").await;
+    assert!(
+        store.peek(&call("a")).await.unwrap().is_none(),
+        "nothing shows before the commit"
+    );
+    store.commit(tx).await.unwrap();
+    watch.changed().await;
+    assert_eq!(orders(&store).await, 1);
+    assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+    let mut tx = store.open(LOCK_WAIT).await.unwrap();
+    assert_replays(&store.begin_in(&mut tx, &call("a")).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn effect_and_record_are_undone_together() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let tx = ordered(&store, "a").await;
+    store.rollback(tx).await.unwrap();
+    drop(ordered(&store, "b").await);
+    for key in ["a", "b"] {
+        assert!(store.get(call(key).id()).await.unwrap().is_none());
+    }
+    assert_eq!(orders(&store).await, 0);
+    let tx = ordered(&store, "a").await;
+    store.commit(tx).await.unwrap();
+    assert_eq!(orders(&store).await, 1);
+}
+
+#[tokio::test]
+async fn transactions_wait_for_each_other_no_longer_than_asked() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let tx = ordered(&store, "a").await;
+    let error = store.open(Duration::from_millis(20)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.to_string().contains("held the write lock for 20 ms"), "{error}");
+    let waiting = Arc::clone(&store);
+    let waiting = tokio::spawn(async move {
+        let mut tx = waiting.open(LOCK_WAIT).await.unwrap();
+        waiting.begin_in(&mut tx, &call("a")).await.unwrap()
+    });
+    store.commit(tx).await.unwrap();
+    assert_replays(&waiting.await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn a_stranger_that_holds_the_lock_is_waited_for_no_longer_than_asked() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let mut stranger = place.stranger().await;
+    run(&mut stranger, "begin immediate").await;
+    let error = store.open(Duration::from_millis(20)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    run(&mut stranger, "rollback").await;
+    let tx = ordered(&store, "a").await;
+    store.commit(tx).await.unwrap();
+    assert_eq!(orders(&store).await, 1);
+}
+
+#[tokio::test]
+async fn a_claim_made_outside_is_honoured_inside() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let claim = super::begun(&store, "a").await;
+    let mut tx = store.open(LOCK_WAIT).await.unwrap();
+    assert!(matches!(
+        store.begin_in(&mut tx, &call("a")).await.unwrap(),
+        Verdict::InFlight { .. }
+    ));
+    let done = store
+        .complete_in(&mut tx, &claim, &"late".into(), Keep::DAY)
+        .await
+        .unwrap();
+    assert_eq!(done, Fenced::Applied);
+    let again = store
+        .complete_in(&mut tx, &claim, &"late".into(), Keep::DAY)
+        .await
+        .unwrap();
+    assert_eq!(again, Fenced::Applied);
+    let other = store
+        .complete_in(&mut tx, &claim, &"other".into(), Keep::DAY)
+        .await
+        .unwrap();
+    assert_eq!(other, Fenced::Superseded);
+    store.commit(tx).await.unwrap();
+    assert_replays(&store.begin(&call("a")).await.unwrap(), "late");
+}
+
+#[tokio::test]
+async fn an_expired_outcome_gives_way_inside_a_transaction() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let tx = ordered(&store, "a").await;
+    store.commit(tx).await.unwrap();
+    place.steady.advance(DAY);
+    let tx = ordered(&store, "a").await;
+    store.commit(tx).await.unwrap();
+    assert_eq!(orders(&store).await, 2);
+    assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn a_transaction_of_ones_own_can_hold_record_and_effect() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let mut tx = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let Verdict::Run(claim) = store.begin_within(&mut tx, &call("a")).await.unwrap() else {
+        panic!("a is fresh")
+    };
+    let done = store
+        .complete_within(&mut tx, &claim, &"a".into(), Keep::DAY)
+        .await
+        .unwrap();
+    assert_eq!(done, Fenced::Applied);
+    tx.commit().await.unwrap();
+    assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn an_effect_can_have_savepoints_of_its_own() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    let mut tx = ordered(&store, "a").await;
+    let mut savepoint = tx.begin().await.unwrap();
+    sqlx::query("insert into orders values ('undone')")
+        .execute(&mut *savepoint)
+        .await
+        .unwrap();
+    savepoint.rollback().await.unwrap();
+    store.commit(tx).await.unwrap();
+    assert_eq!(orders(&store).await, 1);
+}
