@@ -1,0 +1,2 @@
+local verdict = judge(ARGV[1], ARGV[2], now_ms())
+return verdict
