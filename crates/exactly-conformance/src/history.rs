@@ -44,32 +44,49 @@ pub enum Step {
     Abandon(Claim),
     /// [`Store::lose`](exactly::Store::lose).
     Lose(Claim),
+    /// A transaction that begins and, if it may run, completes with this outcome; then commits, or rolls back.
+    Transact(Call, Bytes, End),
+    /// A transaction that completes a claim made before; then commits, or rolls back.
+    CompleteIn(Claim, Bytes, End),
+    /// [`Store::sweep`](exactly::Store::sweep), for all keys.
+    Sweep,
     /// Time passes, for all keys.
     Elapse(Duration),
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// For good.
+    Commit,
+    /// As if it had never been.
+    Rollback,
 }
 
 /// What a store answers.
 #[derive(Debug)]
 pub enum Answer {
-    /// To a begin.
+    /// To a begin, and to a transaction that begins.
     Verdict(Verdict),
     /// To a peek.
     Peeked(Option<Verdict>),
     /// To a write.
     Fenced(Fenced),
-    /// To the passing of time.
-    Elapsed,
+    /// To what is about all keys.
+    Done,
 }
 
 impl Step {
     /// The key that it is about; `None` if it is about all.
     pub fn id(&self) -> Option<&CallId> {
         match self {
-            Self::Begin(call) | Self::Peek(call) => Some(call.id()),
-            Self::Renew(claim, _) | Self::Complete(claim, ..) | Self::Abandon(claim) | Self::Lose(claim) => {
-                Some(&claim.id)
-            }
-            Self::Elapse(_) => None,
+            Self::Begin(call) | Self::Peek(call) | Self::Transact(call, ..) => Some(call.id()),
+            Self::Renew(claim, _)
+            | Self::Complete(claim, ..)
+            | Self::Abandon(claim)
+            | Self::Lose(claim)
+            | Self::CompleteIn(claim, ..) => Some(&claim.id),
+            Self::Sweep | Self::Elapse(_) => None,
         }
     }
 }
@@ -98,13 +115,16 @@ impl fmt::Display for Event {
             Step::Complete(claim, outcome, keep) => write!(f, "complete {:?} {outcome:?} {keep:?}", claim.token)?,
             Step::Abandon(claim) => write!(f, "abandon {:?}", claim.token)?,
             Step::Lose(claim) => write!(f, "lose {:?}", claim.token)?,
+            Step::Transact(call, outcome, end) => write!(f, "transact {:?} {outcome:?} {end:?}", call.token())?,
+            Step::CompleteIn(claim, outcome, end) => write!(f, "complete in {:?} {outcome:?} {end:?}", claim.token)?,
+            Step::Sweep => f.write_str("sweep")?,
             Step::Elapse(by) => write!(f, "elapse {by:?}")?,
         }
         match &self.answer {
             Some(Answer::Verdict(verdict) | Answer::Peeked(Some(verdict))) => write!(f, " → {}", Short(verdict)),
             Some(Answer::Peeked(None)) => f.write_str(" → would run"),
             Some(Answer::Fenced(fenced)) => write!(f, " → {fenced:?}"),
-            Some(Answer::Elapsed) => Ok(()),
+            Some(Answer::Done) => Ok(()),
             None => f.write_str(" → given up"),
         }
     }

@@ -67,6 +67,7 @@ macro_rules! __store_promises {
             cancel {
                 a_cancelled_begin_leaves_no_claim_behind
                 a_cancelled_begin_spares_the_next_claim
+                a_cancelled_begin_spares_its_own_repetition
                 a_cancelled_begin_spares_the_owner
                 a_cancelled_complete_can_be_repeated
                 a_cancelled_complete_is_all_or_nothing
@@ -238,6 +239,9 @@ macro_rules! __transactional_promises {
                 a_committed_outcome_replays_exactly
                 a_commit_wakes_watchers
                 transactions_do_not_run_out
+            }
+            histories {
+                histories_with_transactions_are_explained_by_the_model
             }
             lost_commit {
                 a_lost_commit_is_learnt_by_beginning_again

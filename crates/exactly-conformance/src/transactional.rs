@@ -1,6 +1,7 @@
 //! The promises of stores whose records commit with the effect, one function each.
 
 pub mod commit;
+pub mod histories;
 pub mod lost_commit;
 pub mod takeover;
 pub mod verdicts;

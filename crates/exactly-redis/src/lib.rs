@@ -176,14 +176,16 @@ async fn begin(records: Arc<Records>, wakeups: Wakeups, call: Call, reply: onesh
     let begun_by = Token::random();
     let mut used = None;
     let verdict = records.begin(&call, &begun_by, &mut used).await;
-    // An error says that no answer came, and a claim may have been made all the same. If its caller begins the call
-    // again, the script keeps the claim that it finds.
-    let may_have_claimed = matches!(verdict, Ok(Verdict::Run(_)) | Err(_)) && used.is_some();
-    let failed = verdict.is_err();
+    let (may_have_claimed, answered) = match &verdict {
+        Ok(verdict) => (matches!(verdict, Verdict::Run(_)), true),
+        // Where no answer came, a claim may have been made all the same. If its caller begins the call again, the script
+        // keeps the claim that it finds.
+        Err(error) => (error.kind() == StoreErrorKind::Unavailable && used.is_some(), false),
+    };
     let (taken, acknowledged) = oneshot::channel();
     // An answer that was sent may still be dropped unread; only the acknowledgement proves that it was not.
     let delivered = reply.send((verdict, taken)).is_ok() && acknowledged.await.is_ok();
-    if may_have_claimed && (failed || !delivered) {
+    if may_have_claimed && !(answered && delivered) {
         match records.give_back(&call, &begun_by, used).await {
             Ok(()) => wakeups.wake(call.id()),
             Err(error) => {

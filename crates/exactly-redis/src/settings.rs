@@ -81,54 +81,48 @@ fn check_server(info: &str) -> Result<(), Fault> {
 }
 
 fn check_settings(settings: &HashMap<String, String>, tolerance: Tolerance) -> Result<(), Fault> {
+    const AS_IT_IS: &str = "use it as it is with `trust_settings`";
     let value = |name: &str| settings.get(name).map_or("unknown", String::as_str);
     // Judged even where `maxmemory` is 0 and nothing is evicted yet. Setting a limit later looks harmless, needs no
     // restart and would not be noticed here, while the right policy costs a server without a limit nothing.
     require(
-        "maxmemory-policy",
-        value("maxmemory-policy"),
-        &["noeviction"],
+        ("maxmemory-policy", value("maxmemory-policy")),
+        "noeviction",
         "Redis drops records to make room, and their effects run again",
-        "use it as it is with `trust_settings`",
+        AS_IT_IS,
     )?;
     require(
-        "appendonly",
-        value("appendonly"),
-        &["yes"],
+        ("appendonly", value("appendonly")),
+        "yes",
         "a crash loses every record since the last snapshot, and their effects run again",
-        "use it as it is with `trust_settings`",
+        AS_IT_IS,
     )?;
-    let (fsync, way_out): (&[&str], _) = if tolerance.everysec {
-        (&["always", "everysec"], "use it as it is with `trust_settings`")
-    } else {
-        (
-            &["always"],
-            "accept the loss of up to two seconds of records with `accept_everysec`",
-        )
-    };
+    match value("appendfsync") {
+        "everysec" if tolerance.everysec => {}
+        fsync => require(
+            ("appendfsync", fsync),
+            "always",
+            "records are acknowledged before they are on disk, and after a crash their effects run again",
+            match fsync {
+                "everysec" => "accept the loss of up to two seconds of records with `accept_everysec`",
+                _ => AS_IT_IS,
+            },
+        )?,
+    }
     require(
-        "appendfsync",
-        value("appendfsync"),
-        fsync,
-        "records are acknowledged before they are on disk, and after a crash their effects run again",
-        way_out,
-    )?;
-    require(
-        "no-appendfsync-on-rewrite",
-        value("no-appendfsync-on-rewrite"),
-        &["no"],
+        ("no-appendfsync-on-rewrite", value("no-appendfsync-on-rewrite")),
+        "no",
         "while the append-only file is rewritten nothing is brought to disk, whatever appendfsync says",
-        "use it as it is with `trust_settings`",
+        AS_IT_IS,
     )
 }
 
-fn require(setting: &str, value: &str, accepted: &[&str], why: &str, way_out: &str) -> Result<(), Fault> {
-    if accepted.contains(&value) {
+fn require((setting, value): (&str, &str), accepted: &str, why: &str, way_out: &str) -> Result<(), Fault> {
+    if value == accepted {
         return Ok(());
     }
-    let fix = accepted[0];
     Err(Fault::refused(format!(
-        "refuse redis server: {setting} is `{value}`, so {why}; set {setting} to `{fix}`, or {way_out}"
+        "refuse redis server: {setting} is `{value}`, so {why}; set {setting} to `{accepted}`, or {way_out}"
     )))
 }
 

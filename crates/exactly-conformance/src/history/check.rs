@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::store::record::{self, Change, Record};
-use exactly::{CallId, Fenced, Verdict};
+use exactly::{Call, CallId, Fenced, Verdict};
 
-use super::{Answer, Event, Step};
+use super::workload::KEEP;
+use super::{Answer, End, Event, Step};
 use crate::request::SLACK;
 
 /// The most steps on one key, time included: one bit each.
@@ -119,7 +121,7 @@ impl Search<'_> {
 )]
 fn take(event: &Event, record: Option<&Record>, now: Timestamp) -> Option<Option<Record>> {
     let (change, fits) = match (&event.step, &event.answer) {
-        (Step::Elapse(_), _) => (Change::Keep, true),
+        (Step::Elapse(_) | Step::Sweep, _) => (Change::Keep, true),
         (Step::Begin(call), answer) => {
             let (change, expected) = record::begin(record, call, now);
             let fits = match answer {
@@ -137,6 +139,11 @@ fn take(event: &Event, record: Option<&Record>, now: Timestamp) -> Option<Option
             };
             (Change::Keep, fits)
         }
+        (Step::Transact(call, outcome, end), answer) => transact(record, call, outcome, *end, answer.as_ref(), now),
+        (Step::CompleteIn(claim, outcome, end), answer) => {
+            let (change, fits) = fenced(record::complete(record, claim, outcome, KEEP, now), answer.as_ref());
+            (if *end == End::Commit { change } else { Change::Keep }, fits)
+        }
         (Step::Renew(claim, lease), answer) => fenced(record::renew(record, claim, *lease, now), answer.as_ref()),
         (Step::Complete(claim, outcome, keep), answer) => {
             fenced(record::complete(record, claim, outcome, *keep, now), answer.as_ref())
@@ -149,6 +156,27 @@ fn take(event: &Event, record: Option<&Record>, now: Timestamp) -> Option<Option
         Change::Put(record) => Some(record),
         Change::Delete => None,
     })
+}
+
+/// Begins and completes at one moment, which is what a transaction is for.
+fn transact(
+    record: Option<&Record>,
+    call: &Call,
+    outcome: &Bytes,
+    end: End,
+    answer: Option<&Answer>,
+    now: Timestamp,
+) -> (Change, bool) {
+    let (begun, expected) = record::begin(record, call, now);
+    let fits = answer.is_none_or(|answer| matches!(answer, Answer::Verdict(actual) if same_verdict(actual, &expected)));
+    let change = match (begun, expected, end) {
+        (_, Verdict::Run(_), End::Rollback) => Change::Keep,
+        (Change::Put(claimed), Verdict::Run(claim), End::Commit) => {
+            record::complete(Some(&claimed), &claim, outcome, KEEP, now).0
+        }
+        (begun, ..) => begun,
+    };
+    (change, fits)
 }
 
 fn fenced((change, expected): (Change, Fenced), answer: Option<&Answer>) -> (Change, bool) {

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use exactly::store::Reply;
 use exactly::{Attempt, Call, Claim, Fenced, Keep, OnLost, Store, Verdict};
 use fastrand::Rng;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
-use super::{Answer, Event, Sequence, Step};
+use super::{Answer, End, Event, Sequence, Step};
 use crate::StoreHarness;
 use crate::answers::answered;
 use crate::request::{LEASE, Request};
@@ -33,14 +33,21 @@ pub struct Workload {
 /// store takes.
 const TICK: Duration = Duration::from_mins(35);
 
-const KEEP: Keep = Keep::For(Duration::from_mins(100));
+/// How long outcomes are kept.
+pub(crate) const KEEP: Keep = Keep::For(Duration::from_mins(100));
 
 impl Workload {
-    /// Makes the history of `seed` on fresh keys.
-    pub async fn run<H: StoreHarness>(self, harness: &Arc<H>, seed: u64) -> Vec<Event> {
+    /// Makes the history of `seed` on fresh keys, with transactions in it if there is a way to carry them out.
+    pub(crate) async fn run<H: StoreHarness>(
+        self,
+        harness: &Arc<H>,
+        seed: u64,
+        transact: Option<Transact<H::Store>>,
+    ) -> Vec<Event> {
         let shared = Arc::new(Shared {
             requests: (0..self.keys).map(|_| Request::fresh()).collect(),
             claims: Mutex::default(),
+            calls: Mutex::default(),
             sequence: Sequence::default(),
             start: Barrier::new(self.callers),
         });
@@ -52,6 +59,7 @@ impl Workload {
                 shared: Arc::clone(&shared),
                 random: Rng::with_seed(seed.wrapping_mul(1000).wrapping_add(n as u64)),
                 gives_up: self.gives_up,
+                transact,
                 events: Vec::new(),
             };
             tokio::spawn(caller.work(self.steps))
@@ -65,12 +73,17 @@ impl Workload {
     }
 }
 
+/// Carries out a transaction.
+pub(crate) type Transact<S> = for<'a> fn(&'a S, &'a Step) -> BoxFuture<'a, Answer>;
+
 /// What callers have in common.
 struct Shared {
     requests: Vec<Request>,
     /// Every claim that anybody ever got, so that callers act on stale ones and on each other's.
-    // A std mutex, since it is never held across an await.
+    // Std mutexes, since they are never held across an await.
     claims: Mutex<Vec<Claim>>,
+    /// Every call that was begun and answered, so that some are begun again.
+    calls: Mutex<Vec<Call>>,
     sequence: Sequence,
     start: Barrier,
 }
@@ -81,6 +94,7 @@ struct Caller<H: StoreHarness> {
     shared: Arc<Shared>,
     random: Rng,
     gives_up: bool,
+    transact: Option<Transact<H::Store>>,
     events: Vec<Event>,
 }
 
@@ -102,17 +116,32 @@ impl<H: StoreHarness> Caller<H> {
             let from = if self.random.u8(..4) == 0 { 0 } else { recent };
             (from < claims.len()).then(|| claims[self.random.usize(from..claims.len())].clone())
         };
-        match (self.random.u8(..20), claim) {
+        let outcome = Bytes::from(format!("outcome {}", self.random.u8(..3)));
+        let end = if self.random.bool() { End::Commit } else { End::Rollback };
+        match (self.random.u8(..24), claim) {
             (0..3, _) => Step::Peek(self.call()),
             (3..5, _) => Step::Elapse(TICK),
-            (5..9, Some(claim)) => {
-                let outcome = Bytes::from(format!("outcome {}", self.random.u8(..3)));
+            (5, _) => Step::Sweep,
+            (6..10, Some(claim)) => {
                 Step::Complete(claim, outcome, if self.random.bool() { KEEP } else { Keep::Forever })
             }
-            (9..11, Some(claim)) => Step::Abandon(claim),
-            (11..13, Some(claim)) => Step::Renew(claim, LEASE),
-            (13, Some(claim)) => Step::Lose(claim),
-            _ => Step::Begin(self.call()),
+            (10..12, Some(claim)) => Step::Abandon(claim),
+            (12..14, Some(claim)) => Step::Renew(claim, LEASE),
+            (14, Some(claim)) => Step::Lose(claim),
+            (15..19, _) if self.transact.is_some() => Step::Transact(self.call(), outcome, end),
+            (19, Some(claim)) if self.transact.is_some() => Step::CompleteIn(claim, outcome, end),
+            _ => Step::Begin(self.call_or_repetition()),
+        }
+    }
+
+    fn call_or_repetition(&mut self) -> Call {
+        let begun = {
+            let calls = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            self.random.choice(calls.iter()).cloned()
+        };
+        match begun {
+            Some(call) if self.random.u8(..6) == 0 => call,
+            _ => self.call(),
         }
     }
 
@@ -141,15 +170,22 @@ impl<H: StoreHarness> Caller<H> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(claim.clone());
         }
-        if let (Step::Begin(call), None) = (&step, &answer) {
-            // Whoever gave up on a begin gives back the claim, some time later.
-            let step = Step::Abandon(call.claim(Attempt::FIRST));
-            self.events.push(Event {
-                asked,
-                answered: None,
-                step,
-                answer: None,
-            });
+        match (&step, &answer) {
+            (Step::Begin(call), None) => {
+                // Whoever gave up on a begin gives back the claim, some time later.
+                let step = Step::Abandon(call.claim(Attempt::FIRST));
+                self.events.push(Event {
+                    asked,
+                    answered: None,
+                    step,
+                    answer: None,
+                });
+            }
+            (Step::Begin(call), Some(_)) => {
+                let mut calls = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                calls.push(call.clone());
+            }
+            _ => {}
         }
         self.events.push(Event {
             asked,
@@ -170,7 +206,16 @@ impl<H: StoreHarness> Caller<H> {
             Step::Lose(claim) => self.write(store.lose(claim)).await,
             Step::Elapse(by) => {
                 self.harness.elapse(*by).await;
-                Some(Answer::Elapsed)
+                Some(Answer::Done)
+            }
+            Step::Sweep => {
+                // Cleaning up may give way to others and fail; it must not disturb them.
+                let _ = store.sweep(u32::MAX).await;
+                Some(Answer::Done)
+            }
+            Step::Transact(..) | Step::CompleteIn(..) => {
+                let transact = self.transact.expect("picked only where there are transactions");
+                Some(transact(&store, step).await)
             }
         }
     }

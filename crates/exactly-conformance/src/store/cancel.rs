@@ -45,6 +45,20 @@ pub async fn a_cancelled_begin_spares_the_next_claim<H: StoreHarness>(harness: &
     }
 }
 
+/// Nor is it that of the same call asked again: a caller may time out and repeat its question.
+pub async fn a_cancelled_begin_spares_its_own_repetition<H: StoreHarness>(harness: &H) {
+    let store = harness.open().await;
+    for polls in POLLS.into_iter().cycle().take(5 * POLLS.len()) {
+        let request = Request::fresh();
+        let call = request.call();
+        let _ = cut(store.begin(&call), polls).await;
+        let claim = runs_soon(&*store, || call.clone()).await;
+        busy(&*store).await;
+        store.begin(&request.call()).await.must_be_in_flight();
+        store.complete(&claim, &"done".into(), KEEP).await.must_apply();
+    }
+}
+
 /// Callers that give up on a key which someone else holds leave it alone.
 pub async fn a_cancelled_begin_spares_the_owner<H: StoreHarness>(harness: &H) {
     let store = harness.open().await;

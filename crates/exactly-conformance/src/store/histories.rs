@@ -6,7 +6,7 @@ use crate::StoreHarness;
 use crate::history::check::check;
 use crate::history::workload::Workload;
 
-const SEEDS: std::ops::Range<u64> = 0..12;
+const SEEDS: std::ops::Range<u64> = 0..250;
 
 /// Callers that see every step through.
 pub async fn contended_histories_are_explained_by_the_model<H: StoreHarness>(_: &H) {
@@ -44,7 +44,7 @@ pub async fn histories_of_one_key_are_explained_by_the_model<H: StoreHarness>(_:
 async fn explained<H: StoreHarness>(workload: Workload) {
     let harness = Arc::new(H::fresh().await);
     for seed in SEEDS {
-        let history = workload.run(&harness, seed).await;
+        let history = workload.run(&harness, seed, None).await;
         if let Err(report) = check(&history) {
             panic!("seed {seed} of {workload:?}: {report}");
         }

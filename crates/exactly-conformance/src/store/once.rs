@@ -24,11 +24,12 @@ const LIMITS: Limits = Limits {
 
 /// One fault anywhere: `once` makes the effect happen once, and says so.
 pub async fn once_survives_any_single_fault<H: StoreHarness>(harness: &H) {
+    let store = harness.open().await;
     for script in SCRIPTS {
-        let calls = run(harness, script, Plan::faultless()).await;
+        let calls = run(harness, &store, script, Plan::faultless()).await;
         for call in 0..calls {
             for fault in Fault::ALL {
-                run(harness, script, Plan::faultless().with(call, fault)).await;
+                run(harness, &store, script, Plan::faultless().with(call, fault)).await;
             }
         }
     }
@@ -38,14 +39,21 @@ pub async fn once_survives_any_single_fault<H: StoreHarness>(harness: &H) {
 pub async fn once_survives_any_two_faults<H: StoreHarness>(_: &H) {
     for script in SCRIPTS {
         let harness = H::fresh().await;
-        let calls = run(&harness, script, Plan::faultless()).await;
+        let store = harness.open().await;
+        let calls = run(&harness, &store, script, Plan::faultless()).await;
         for first in 0..calls {
             for second in first + 1..calls + 2 {
                 for (one, other) in Fault::ALL
                     .into_iter()
                     .flat_map(|one| Fault::ALL.map(|other| (one, other)))
                 {
-                    run(&harness, script, Plan::faultless().with(first, one).with(second, other)).await;
+                    run(
+                        &harness,
+                        &store,
+                        script,
+                        Plan::faultless().with(first, one).with(second, other),
+                    )
+                    .await;
                 }
             }
         }
@@ -78,15 +86,14 @@ pub async fn of_ten_callers_of_once_all_get_one_outcome<H: StoreHarness>(harness
     assert_eq!((runners, world.effects()), (1, 1));
 }
 
-async fn run<H: StoreHarness>(harness: &H, script: &'static [Ends], plan: Plan) -> usize {
-    let store = harness.open().await;
-    let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), plan));
+async fn run<H: StoreHarness>(harness: &H, store: &Arc<H::Store>, script: &'static [Ends], plan: Plan) -> usize {
+    let faulty = Arc::new(FaultyStore::new(Arc::clone(store), plan));
     let once = Once::with_limits(Arc::clone(&faulty) as Arc<dyn exactly::Store>, LIMITS);
     let (request, world) = (Request::fresh(), World::new(script, false));
     let serve = async || serve(&once, &request, &world).await;
     insist(harness, &*faulty, &world, serve).await;
     let calls = faulty.calls();
-    assert_settled(&*store, &request).await;
+    assert_settled(&**store, &request).await;
     calls
 }
 

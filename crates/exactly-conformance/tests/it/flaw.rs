@@ -39,6 +39,7 @@ pub(crate) enum Flaw {
     PeekHidesDoubt,
     KeepsClaimsOfTheCancelled,
     FreesKeysOfTheCancelled,
+    GivesBackLate,
 
     // How long a claim lasts.
     TellsTheWholeLease,

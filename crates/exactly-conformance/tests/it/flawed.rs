@@ -168,10 +168,10 @@ impl Store for Flawed {
             let verdict = self.begin_now(call, seen.as_ref());
             match self.flaw {
                 Flaw::KeepsClaimsOfTheCancelled => tokio::task::yield_now().await,
-                Flaw::FreesKeysOfTheCancelled => {
+                Flaw::FreesKeysOfTheCancelled | Flaw::GivesBackLate => {
                     let mut given_back = GivenBack {
                         store: self,
-                        id: call.id(),
+                        call,
                         answered: false,
                     };
                     tokio::task::yield_now().await;
@@ -258,17 +258,27 @@ impl Store for Flawed {
     }
 }
 
-/// Takes the key from whoever has it when a caller gives up.
+/// Frees the key when a caller gives up: at once and whoever holds it, or its own claim but after a while.
 struct GivenBack<'a> {
     store: &'a Flawed,
-    id: &'a CallId,
+    call: &'a Call,
     answered: bool,
 }
 
 impl Drop for GivenBack<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            self.store.change(self.id, Change::Delete);
+        let (id, token) = (*self.call.id(), self.call.token());
+        match self.store.flaw {
+            _ if self.answered => {}
+            Flaw::GivesBackLate => {
+                let entries = Arc::clone(&self.store.entries);
+                tokio::spawn(async move {
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                    entries.lock().unwrap().retain(|_, entry| entry.record.token != token);
+                });
+            }
+            _ => self.store.change(&id, Change::Delete),
         }
     }
 }

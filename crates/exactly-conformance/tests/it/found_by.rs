@@ -54,6 +54,7 @@ pub(crate) const STORE: &[Found] = found! {
     KeepsClaimsOfTheCancelled: a_cancelled_begin_leaves_no_claim_behind, a_cancelled_begin_spares_the_next_claim;
     FreesKeysOfTheCancelled:
         a_cancelled_begin_spares_the_owner, histories_with_cancelled_steps_are_explained_by_the_model;
+    GivesBackLate: a_cancelled_begin_spares_its_own_repetition;
 
     // How long a claim lasts.
     TellsTheWholeLease: in_flight_tells_the_remaining_lease;
@@ -152,6 +153,7 @@ pub(crate) const TRANSACTIONAL: &[Found] = found! {
     CommitsQuietly: a_commit_wakes_watchers;
     DroppingCommits: a_dropped_transaction_is_undone, a_lost_commit_is_learnt_by_beginning_again;
     TransactionsDoNotWait:
+        histories_with_transactions_are_explained_by_the_model,
         a_second_transaction_waits_and_replays, of_ten_transactions_one_has_the_effect,
         a_leased_caller_never_runs_beside_a_transaction;
     NeverWaits: a_second_transaction_waits_and_runs, transactions_that_wait_for_each_other_end;

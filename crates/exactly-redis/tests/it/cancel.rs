@@ -11,7 +11,7 @@ use exactly_redis::RedisStore;
 use redis::aio::MultiplexedConnection;
 
 use crate::server::Server;
-use crate::{call, claimed, operator, prefix, soon, store_with, until};
+use crate::{ask, call, claimed, operator, prefix, soon, store_with, until};
 
 /// Starts `begin` as a caller does who then goes away.
 async fn start(begin: &mut Reply<'_, Verdict>) {
@@ -20,11 +20,7 @@ async fn start(begin: &mut Reply<'_, Verdict>) {
 }
 
 async fn scripts_run(operator: &mut MultiplexedConnection) -> u32 {
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(operator)
-        .await
-        .unwrap();
+    let stats: String = ask(operator, "INFO commandstats").await;
     let calls = stats
         .split("cmdstat_evalsha:calls=")
         .nth(1)
@@ -96,7 +92,7 @@ async fn a_begin_that_found_the_claim_of_a_dropped_one_keeps_it() {
 #[tokio::test]
 async fn a_begin_that_ran_out_of_time_gives_back_what_it_claims_later() {
     let server = Server::start(&[]).await;
-    let timeout = Duration::from_millis(250);
+    let timeout = Duration::from_millis(500);
     let store = RedisStore::builder(server.url())
         .command_timeout(timeout)
         .connect()

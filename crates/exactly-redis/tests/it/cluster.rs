@@ -8,7 +8,7 @@ use exactly::{Call, Fenced, Keep, OnLost, Store, Verdict};
 use exactly_redis::RedisStore;
 
 use crate::server::Server;
-use crate::{call, claimed, operator, soon, until};
+use crate::{ask, call, claimed, operator, soon, until};
 
 /// A node of a cluster listens on a second port, this far from the first.
 const BUS_PORT_OFFSET: u16 = 10_000;
@@ -21,24 +21,24 @@ fn free_port() -> u16 {
         .expect("repeats for ever")
 }
 
-/// A cluster of one node that owns all slots. It checks of each script what a large one would.
-async fn cluster() -> Server {
+/// A node that owns the slots of these calls and no others, so that it refuses a script that touches any other key.
+async fn node_for(calls: &[&Call]) -> Server {
     let port = free_port().to_string();
-    let server = Server::start(&[("cluster-enabled", "yes"), ("bind", "127.0.0.1"), ("port", &port)]).await;
+    let settings = [
+        ("cluster-enabled", "yes"),
+        ("cluster-require-full-coverage", "no"),
+        ("bind", "127.0.0.1"),
+        ("port", &port),
+    ];
+    let server = Server::start(&settings).await;
     let mut operator = operator(&server.url()).await;
-    let slots: Vec<u16> = (0..16384).collect();
-    let owned = redis::cmd("CLUSTER")
-        .arg("ADDSLOTS")
-        .arg(slots)
-        .exec_async(&mut operator)
-        .await;
-    owned.unwrap();
+    for call in calls {
+        let name = format!("exactly:{}", call.id());
+        let slot: u16 = ask(&mut operator, &format!("CLUSTER KEYSLOT {name}")).await;
+        ask::<()>(&mut operator, &format!("CLUSTER ADDSLOTS {slot}")).await;
+    }
     until("the cluster to be up", async || {
-        let info: String = redis::cmd("CLUSTER")
-            .arg("INFO")
-            .query_async(&mut operator)
-            .await
-            .unwrap();
+        let info: String = ask(&mut operator, "CLUSTER INFO").await;
         info.contains("cluster_state:ok")
     })
     .await;
@@ -47,35 +47,29 @@ async fn cluster() -> Server {
 
 #[tokio::test]
 async fn every_step_runs_on_a_cluster() {
-    let server = cluster().await;
+    let rerunnable = || call("lost").with_on_lost(OnLost::Rerun);
+    let (done, abandoned, lost) = (call("done"), call("abandoned"), rerunnable());
+    let server = node_for(&[&done, &abandoned, &lost]).await;
     let store = RedisStore::builder(server.url()).connect().await.unwrap();
     let waiter = RedisStore::builder(server.url()).connect().await.unwrap();
-    let lost = |key: &str| call(key).with_on_lost(OnLost::Rerun);
 
-    let done = call("done");
     let mut settled = waiter.watch(done.id());
     let claim = claimed(&store, &done).await;
-    assert!(matches!(
-        store.peek(&call("done")).await.unwrap(),
-        Some(Verdict::InFlight { .. })
-    ));
-    assert_eq!(
-        store.renew(&claim, Duration::from_mins(1)).await.unwrap(),
-        Fenced::Applied
-    );
-    assert_eq!(
-        store.complete(&claim, &"done".into(), Keep::DAY).await.unwrap(),
-        Fenced::Applied
-    );
+    let other = store.peek(&call("done")).await.unwrap();
+    assert!(matches!(other, Some(Verdict::InFlight { .. })), "{other:?}");
+    let renewed = store.renew(&claim, Duration::from_mins(1)).await.unwrap();
+    assert_eq!(renewed, Fenced::Applied);
+    let completed = store.complete(&claim, &"done".into(), Keep::DAY).await.unwrap();
+    assert_eq!(completed, Fenced::Applied);
     soon("the announcement", settled.changed()).await;
-    assert!(matches!(store.begin(&call("done")).await.unwrap(), Verdict::Replay(_)));
+    let repeated = store.begin(&call("done")).await.unwrap();
+    assert!(matches!(repeated, Verdict::Replay(_)), "{repeated:?}");
 
-    let abandoned = claimed(&store, &call("abandoned")).await;
-    assert_eq!(store.abandon(&abandoned).await.unwrap(), Fenced::Applied);
-    let first: Call = lost("lost");
-    let claim = claimed(&store, &first).await;
+    let claim = claimed(&store, &abandoned).await;
+    assert_eq!(store.abandon(&claim).await.unwrap(), Fenced::Applied);
+    let claim = claimed(&store, &lost).await;
     assert_eq!(store.lose(&claim).await.unwrap(), Fenced::Applied);
-    assert_eq!(claimed(&store, &lost("lost")).await.attempt.get(), 2);
+    assert_eq!(claimed(&store, &rerunnable()).await.attempt.get(), 2);
 
     assert!(store.get(done.id()).await.unwrap().is_some());
     assert_eq!(store.list(&Filter::default()).await.unwrap().calls.len(), 2);

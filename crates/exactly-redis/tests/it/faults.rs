@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::proxy::Proxy;
 use crate::server::Server;
-use crate::{call, claimed, operator, soon};
+use crate::{ask, call, claimed, operator, soon};
 
 /// Short, for tests of servers that do not answer.
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(250);
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 async fn connect(url: impl Into<String>) -> RedisStore {
     RedisStore::builder(url).connect().await.unwrap()
@@ -23,10 +23,7 @@ async fn scripts_that_the_server_forgot_are_sent_again() {
     let server = Server::start(&[]).await;
     let store = connect(server.url()).await;
     let mut operator = operator(&server.url()).await;
-    let mut forget = async || {
-        let flushed = redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut operator).await;
-        flushed.unwrap();
-    };
+    let mut forget = async || ask::<()>(&mut operator, "SCRIPT FLUSH").await;
 
     let (call, outcome) = (call("1"), "done".into());
     let claim = claimed(&store, &call).await;
@@ -47,12 +44,8 @@ async fn connections_that_were_killed_are_made_again_without_a_word() {
     let store = connect(server.url()).await;
     let mut operator = operator(&server.url()).await;
     let mut kill = async || {
-        let killed: u32 = redis::cmd("CLIENT")
-            .arg(&["KILL", "TYPE", "normal"])
-            .query_async(&mut operator)
-            .await
-            .unwrap();
-        assert_eq!(killed, 1, "the store's");
+        let killed: u32 = ask(&mut operator, "CLIENT KILL TYPE normal").await;
+        assert!(killed >= 1, "the store's");
     };
 
     let call = call("1");
@@ -138,7 +131,7 @@ async fn a_hung_server_is_unavailable_in_bounded_time() {
     assert!(started.elapsed() < COMMAND_TIMEOUT * 9 * 10, "{:?}", started.elapsed());
     for error in errors {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-        assert!(error.to_string().contains("no answer within 250ms"), "{error}");
+        assert!(error.to_string().contains("no answer within 500ms"), "{error}");
     }
 
     server.thaw();
@@ -214,18 +207,10 @@ async fn a_primary_that_was_demoted_is_read_only() {
     let server = Server::start(&[]).await;
     let store = connect(server.url()).await;
     let mut operator = operator(&server.url()).await;
-    redis::cmd("REPLICAOF")
-        .arg(&["127.0.0.1", "1"])
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, "REPLICAOF 127.0.0.1 1").await;
     let error = store.begin(&call("1")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
-    redis::cmd("REPLICAOF")
-        .arg(&["NO", "ONE"])
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, "REPLICAOF NO ONE").await;
     let _ = claimed(&store, &call("1")).await;
 }
 
@@ -236,14 +221,9 @@ async fn a_foreign_value_under_a_record_s_name_is_corrupt_and_left_alone() {
     let mut operator = operator(&server.url()).await;
     let call = call("1");
     let name = format!("exactly:{}", call.id());
-    redis::cmd("SET")
-        .arg(&name)
-        .arg("theirs")
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, &format!("SET {name} theirs")).await;
     let error = store.begin(&call).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
-    let left: String = redis::cmd("GET").arg(&name).query_async(&mut operator).await.unwrap();
+    let left: String = ask(&mut operator, &format!("GET {name}")).await;
     assert_eq!(left, "theirs");
 }

@@ -7,7 +7,7 @@ use exactly::{Call, CallId, Fingerprint, Keep, Key, Scope, Store};
 use exactly_redis::RedisStore;
 use tokio::task::JoinSet;
 
-use crate::{call, claimed, operator, prefix, shared_url, store, store_with};
+use crate::{ask, call, claimed, operator, prefix, shared_url, store, store_with};
 
 /// More than one `SCAN` looks at.
 const RECORDS: usize = 2500;
@@ -54,11 +54,7 @@ async fn pages_show_every_record_once_and_in_order() {
     let neighbour = store_with(&format!("{prefix}:other")).await;
     let _ = claimed(&neighbour, &call("0")).await;
     let mut operator = operator(&shared_url()).await;
-    redis::cmd("HSET")
-        .arg(&[&format!("{prefix}:settings"), "a", "b"])
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, &format!("HSET {prefix}:settings a b")).await;
 
     let begun: Vec<CallId> = begun.into_iter().collect();
     let all = pages(

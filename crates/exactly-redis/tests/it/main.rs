@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use exactly::{Call, Claim, Fingerprint, Key, Scope, Store, Verdict};
 use exactly_redis::RedisStore;
+use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use tokio::time;
 
@@ -61,6 +62,15 @@ async fn operator(url: &str) -> MultiplexedConnection {
         .get_multiplexed_async_connection()
         .await
         .expect("the server is up")
+}
+
+/// Has a command carried out as an operator would type it.
+async fn ask<T: FromRedisValue>(operator: &mut MultiplexedConnection, command: &str) -> T {
+    let mut words = command.split(' ');
+    let mut request = redis::cmd(words.next().unwrap_or_default());
+    request.arg(words.collect::<Vec<_>>());
+    let answer = request.query_async(operator).await;
+    answer.unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
 /// One of many requests for the same operation.

@@ -4,7 +4,7 @@ use exactly::{Fenced, Keep, Store, StoreErrorKind, Verdict};
 use exactly_redis::RedisStore;
 
 use crate::server::Server;
-use crate::{call, claimed, operator};
+use crate::{ask, call, claimed, operator};
 
 #[tokio::test]
 async fn a_full_server_refuses_claims_and_takes_outcomes() {
@@ -13,11 +13,7 @@ async fn a_full_server_refuses_claims_and_takes_outcomes() {
     let mut operator = operator(&server.url()).await;
     let claim = claimed(&store, &call("1")).await;
     let other = claimed(&store, &call("2")).await;
-    redis::cmd("CONFIG")
-        .arg(&["SET", "maxmemory", "1"])
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, "CONFIG SET maxmemory 1").await;
 
     let error = store.begin(&call("3")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
@@ -30,11 +26,7 @@ async fn a_full_server_refuses_claims_and_takes_outcomes() {
     assert!(matches!(store.begin(&call("1")).await.unwrap(), Verdict::Replay(_)));
     assert_eq!(store.abandon(&other).await.unwrap(), Fenced::Applied);
 
-    redis::cmd("CONFIG")
-        .arg(&["SET", "maxmemory", "0"])
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, "CONFIG SET maxmemory 0").await;
     assert_eq!(
         claimed(&store, &call("3")).await.attempt.get(),
         1,

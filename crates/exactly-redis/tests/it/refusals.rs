@@ -6,7 +6,7 @@ use exactly::{Store, StoreError, StoreErrorKind, Verdict};
 use exactly_redis::{RedisStore, RedisStoreBuilder};
 
 use crate::server::Server;
-use crate::{call, operator, shared_url};
+use crate::{ask, call, operator, shared_url};
 
 async fn refused(builder: RedisStoreBuilder) -> StoreError {
     builder.connect().await.expect_err("this server breaks the promise")
@@ -69,7 +69,7 @@ async fn a_log_that_lags_is_refused_unless_the_loss_is_accepted() {
         .unwrap();
     assert!(matches!(store.begin(&call("1")).await.unwrap(), Verdict::Run(_)));
 
-    let server = check(&[("appendfsync", "no")], &["appendfsync is `no`"]).await;
+    let server = check(&[("appendfsync", "no")], &["appendfsync is `no`", "`trust_settings`"]).await;
     let error = refused(RedisStore::builder(server.url()).accept_everysec()).await;
     assert!(error.to_string().contains("appendfsync is `no`"), "{error}");
 }
@@ -102,8 +102,7 @@ async fn settings_that_cannot_be_read_are_refused_unless_they_are_vouched_for() 
 async fn a_user_without_the_right_to_read_settings_is_told_so() {
     let server = Server::start(&[]).await;
     let mut operator = operator(&server.url()).await;
-    let words = ["SETUSER", "app", "on", ">secret", "~*", "+@all", "-config"];
-    redis::cmd("ACL").arg(&words).exec_async(&mut operator).await.unwrap();
+    ask::<()>(&mut operator, "ACL SETUSER app on >secret ~* +@all -config").await;
     let url = format!("{}?user=app&pass=secret", server.url());
     let error = refused(RedisStore::builder(&url)).await;
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
@@ -143,11 +142,7 @@ async fn a_server_that_is_not_there_is_unavailable() {
 async fn a_server_with_no_room_for_another_client_is_unavailable() {
     let server = Server::start(&[]).await;
     let mut operator = operator(&server.url()).await;
-    redis::cmd("CONFIG")
-        .arg(&["SET", "maxclients", "1"])
-        .exec_async(&mut operator)
-        .await
-        .unwrap();
+    ask::<()>(&mut operator, "CONFIG SET maxclients 1").await;
     let error = refused(RedisStore::builder(server.url())).await;
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
 }

@@ -9,7 +9,7 @@ use exactly::{Keep, OnLost, Store, Verdict};
 use exactly_redis::RedisStore;
 use redis::aio::MultiplexedConnection;
 
-use crate::{call, claimed, operator, prefix, shared_url, store, store_with};
+use crate::{ask, call, claimed, operator, prefix, shared_url, store, store_with};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -33,11 +33,7 @@ impl Rig {
     /// When Redis forgets the record by itself.
     async fn expires_in(&mut self, call: &exactly::Call) -> Option<Duration> {
         let name = format!("{}:{}", self.prefix, call.id());
-        let ms: i64 = redis::cmd("PTTL")
-            .arg(name)
-            .query_async(&mut self.operator)
-            .await
-            .unwrap();
+        let ms: i64 = ask(&mut self.operator, &format!("PTTL {name}")).await;
         assert_ne!(ms, -2, "there is no record");
         u64::try_from(ms).ok().map(Duration::from_millis)
     }

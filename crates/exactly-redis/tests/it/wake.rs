@@ -4,7 +4,7 @@ use exactly::{Keep, Store};
 use exactly_redis::RedisStore;
 
 use crate::server::Server;
-use crate::{call, claimed, operator, prefix, soon, store_with, until};
+use crate::{ask, call, claimed, operator, prefix, soon, store_with, until};
 
 #[tokio::test]
 async fn every_way_to_settle_a_call_wakes_the_waiters_of_another_store() {
@@ -34,11 +34,7 @@ async fn a_listener_that_lost_its_connection_wakes_everyone_and_hears_again() {
     let claim = claimed(&owner, &call).await;
 
     let mut watch = waiter.watch(call.id());
-    let killed: u32 = redis::cmd("CLIENT")
-        .arg(&["KILL", "TYPE", "pubsub"])
-        .query_async(&mut operator)
-        .await
-        .unwrap();
+    let killed: u32 = ask(&mut operator, "CLIENT KILL TYPE pubsub").await;
     assert_eq!(killed, 2, "one listener per store");
     soon("the wake-up for what may have been missed", watch.changed()).await;
     let _ = owner.complete(&claim, &"done".into(), Keep::DAY).await.unwrap();
@@ -49,8 +45,7 @@ async fn a_listener_that_lost_its_connection_wakes_everyone_and_hears_again() {
 async fn a_user_who_may_not_publish_or_subscribe_loses_speed_and_nothing_else() {
     let server = Server::start(&[]).await;
     let mut operator = operator(&server.url()).await;
-    let words = ["SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all"];
-    redis::cmd("ACL").arg(&words).exec_async(&mut operator).await.unwrap();
+    ask::<()>(&mut operator, "ACL SETUSER app on >secret ~* resetchannels +@all").await;
     let url = format!("{}?user=app&pass=secret", server.url());
     let store = RedisStore::builder(url).connect().await.unwrap();
     let call = call("1");
@@ -68,11 +63,7 @@ async fn a_dropped_store_leaves_no_connection_behind() {
     let server = Server::start(&[]).await;
     let mut operator = operator(&server.url()).await;
     let mut connections = async || {
-        let list: String = redis::cmd("CLIENT")
-            .arg("LIST")
-            .query_async(&mut operator)
-            .await
-            .unwrap();
+        let list: String = ask(&mut operator, "CLIENT LIST").await;
         list.lines().count()
     };
     until("the end of what started the server", async || connections().await == 1).await;

@@ -1,6 +1,7 @@
 //! What can be chosen about a store, and its start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use exactly::store::Wakeups;
 use exactly::{StoreError, StoreErrorKind};
@@ -22,7 +23,7 @@ const FLUSHERS: usize = 2;
 const FLUSHERS_MAX: usize = 64;
 
 /// How long the checks and migrations of a start may take.
-const START_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A [`PgStore`] that is not started yet.
 #[derive(Debug)]

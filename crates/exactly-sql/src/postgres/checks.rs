@@ -27,7 +27,7 @@ struct Server {
 pub(super) async fn check_server(conn: &mut PgConnection, accept_unsafe: bool) -> Result<(), StoreError> {
     let server = read(conn).await.map_err(failed("check server settings"))?;
     if server.version < SERVER_VERSION_MIN {
-        return Err(refused(format!(
+        return Err(refused(&format!(
             "server_version_num is {}, and {SERVER_VERSION_MIN} is the oldest supported: upgrade PostgreSQL",
             server.version
         )));
@@ -109,12 +109,12 @@ fn accept_or_refuse(accept_unsafe: bool, found: &str) -> Result<(), StoreError> 
         tracing::warn!("accepted although calls may run twice after a crash: {found}");
         return Ok(());
     }
-    Err(refused(format!(
+    Err(refused(&format!(
         "{found}; or accept that effects may repeat with accept_unsafe_settings(true)"
     )))
 }
 
-fn refused(found: String) -> StoreError {
+fn refused(found: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, format!("check server settings: {found}"))
 }
 

@@ -33,5 +33,5 @@ pub(super) fn may_be_one_steps_fault(error: &sqlx::Error) -> bool {
 }
 
 fn code(error: &sqlx::Error) -> Option<Cow<'_, str>> {
-    error.as_database_error().and_then(|error| error.code())
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code)
 }

@@ -118,7 +118,7 @@ impl<'s> Group<'s> {
 
     async fn execute(&self, conn: &mut PgConnection, sql: &Sql) -> Result<Vec<PgRow>, sqlx::Error> {
         let query = sql.group.query();
-        let query = bind_begins(query, self.begins.iter().map(|begin| (begin.call, begin.waited)));
+        let query = bind_begins(query, &self.begins.iter().map(|begin| (begin.call, begin.waited)));
         let completions = || self.completions.iter();
         let looks = self.looks.iter().map(|(_, call)| *call);
         query
@@ -232,7 +232,7 @@ impl<'s> Group<'s> {
 /// Binds the begins as a statement's first nine parameters.
 pub(super) fn bind_begins<'q, 's: 'q>(
     query: PgQuery<'q>,
-    begins: impl Iterator<Item = (&'s Call, bool)> + Clone,
+    begins: &(impl Iterator<Item = (&'s Call, bool)> + Clone),
 ) -> PgQuery<'q> {
     let calls = || begins.clone().map(|(call, _)| call);
     query

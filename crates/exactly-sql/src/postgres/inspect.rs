@@ -11,7 +11,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use super::PgStore;
 use super::row::{PgTime, StoredRecord};
-use super::session::within;
+use super::session::{acquire, within};
 use crate::error::failed;
 
 /// How long a look may take: one by phase may read the whole table.
@@ -27,10 +27,9 @@ impl Inspect for PgStore {
     fn get<'a>(&'a self, id: &'a CallId) -> Reply<'a, Option<CallView>> {
         Box::pin(async move {
             let mut query = self.select();
-            query.push(" where c.id = ").push_bind(id.as_bytes());
-            let row = within(LOOK_TIMEOUT, query.build().fetch_optional(&self.pool)).await;
-            row.and_then(|row| row.as_ref().map(view).transpose())
-                .map_err(failed("get record"))
+            query.push(" where c.id = ").push_bind(*id.as_bytes());
+            let views = self.look(query).await.map_err(failed("get record"))?;
+            Ok(views.into_iter().next())
         })
     }
 
@@ -41,11 +40,8 @@ impl Inspect for PgStore {
             push_filter(&mut query, filter);
             // One more than asked for tells whether there is a next page.
             query.push(" order by c.id limit ").push_bind(i64::from(limit) + 1);
-            let rows = within(LOOK_TIMEOUT, query.build().fetch_all(&self.pool)).await;
-            let calls = rows
-                .and_then(|rows| rows.iter().map(view).collect())
-                .map_err(failed("list records"));
-            calls.map(|calls| page(calls, limit))
+            let views = self.look(query).await.map_err(failed("list records"))?;
+            Ok(page(views, limit))
         })
     }
 }
@@ -53,6 +49,12 @@ impl Inspect for PgStore {
 impl PgStore {
     fn select(&self) -> QueryBuilder<Postgres> {
         QueryBuilder::new(format!("select {VIEW} from {} c", self.sql.table))
+    }
+
+    async fn look(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<CallView>, sqlx::Error> {
+        let mut conn = acquire(&self.pool).await?;
+        let rows = within(LOOK_TIMEOUT, query.build().fetch_all(&mut *conn)).await?;
+        rows.iter().map(view).collect()
     }
 }
 

@@ -34,7 +34,7 @@ impl StoredRecord {
                 outcome: Bytes::copy_from_slice(row.try_get(first + 7)?),
                 expires_at: row.try_get::<Option<PgTime>, _>(first + 8)?.map(Timestamp::from),
             },
-            other => return Err(corrupt(format!("state is {other}"))),
+            other => return Err(corrupt(&format!("state is {other}"))),
         };
         let record = Record {
             fingerprint: Fingerprint::from_bytes(row.try_get(first)?),
@@ -63,13 +63,13 @@ fn on_lost(code: i16) -> Result<OnLost, sqlx::Error> {
     match code {
         0 => Ok(OnLost::Doubt),
         1 => Ok(OnLost::Rerun),
-        other => Err(corrupt(format!("on_lost is {other}"))),
+        other => Err(corrupt(&format!("on_lost is {other}"))),
     }
 }
 
 pub(super) fn attempt(stored: i32) -> Result<Attempt, sqlx::Error> {
     let attempt = u32::try_from(stored).ok().and_then(Attempt::new);
-    attempt.ok_or_else(|| corrupt(format!("attempt is {stored}")))
+    attempt.ok_or_else(|| corrupt(&format!("attempt is {stored}")))
 }
 
 /// Attempts beyond what the column holds share its last number, as they would in [`Attempt::next`] some time later.
@@ -83,10 +83,10 @@ pub(super) fn millis_code(duration: Duration) -> i64 {
 }
 
 fn unsigned(stored: i64) -> Result<u64, sqlx::Error> {
-    u64::try_from(stored).map_err(|_| corrupt(format!("duration is {stored} ms")))
+    u64::try_from(stored).map_err(|_| corrupt(&format!("duration is {stored} ms")))
 }
 
-fn corrupt(found: String) -> sqlx::Error {
+fn corrupt(found: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("stored record: {found}").into())
 }
 

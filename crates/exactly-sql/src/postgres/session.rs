@@ -7,7 +7,11 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool};
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Postgres};
+
+/// How long to wait for a connection of the callers' pool.
+pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -52,6 +56,12 @@ impl Sessions {
     pub(super) fn give_back(&self, conn: PgConnection) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
     }
+}
+
+/// A connection of the callers' pool, whose own patience may be without end.
+pub(super) async fn acquire(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+    let acquired = tokio::time::timeout(ACQUIRE_TIMEOUT, pool.acquire()).await;
+    acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
 
 /// `answer`, or an error after `limit`.

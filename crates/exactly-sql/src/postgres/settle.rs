@@ -62,7 +62,7 @@ async fn insert_begun(tx: &mut PgConnection, sql: &Sql, work: &Work<'_>, steps: 
     calls.sort_by_key(|call| call.id());
     calls.dedup_by_key(|call| *call.id());
     if !calls.is_empty() {
-        bind_begins(sql.insert.query(), calls.into_iter().map(|call| (call, false)))
+        bind_begins(sql.insert.query(), &calls.into_iter().map(|call| (call, false)))
             .execute(tx)
             .await?;
     }

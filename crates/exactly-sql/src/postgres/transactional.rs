@@ -13,16 +13,13 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _, Transaction};
 use super::failure::is_lock_timeout;
 use super::group::keep_code;
 use super::row::{PgTime, StoredRecord, attempt_code, millis_code, on_lost_code};
-use super::session::within;
+use super::session::{ACQUIRE_TIMEOUT, within};
 use super::settle::Columns;
 use super::{PgStore, check_text};
 use crate::error::failed;
 
-/// How long to wait for a connection of the pool.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The longest that a begin waits for another transaction.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// How long one statement may take, waiting for locks included.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(70);

@@ -16,7 +16,7 @@ use exactly::{StoreError, StoreErrorKind};
 use super::clock::{ClockRow, STEP_MAX, StoreClock};
 use super::database::{self, Database, Slot};
 use super::flush::Flusher;
-use super::settings::{self, Overrides};
+use super::settings::Overrides;
 use super::table::Statements;
 use super::{Beat, SqliteStore, migrate};
 use crate::batch::{BATCH_MAX, Batcher};
@@ -153,30 +153,25 @@ impl SqliteStoreBuilder {
     pub async fn start(self) -> Result<SqliteStore, StoreError> {
         let table = Name::new(self.table);
         let table = table.map_err(|error| StoreError::new(StoreErrorKind::Refused, "open store").with_source(error))?;
-        // One of the pool's, since handlers' transactions run on those, and then our own, made from the same options.
-        let mut pooled = self.pool.acquire().await.map_err(failed("connect to the database"))?;
-        let settings = settings::check(&mut pooled, self.overrides).await?;
+        let (mut connection, settings) = database::connect(&self.pool, self.overrides).await?;
         if self.migrate {
-            migrate::migrate(&mut pooled, &table, ClockRow::first(&*self.wall)).await?;
+            migrate::migrate(&mut connection, &table, ClockRow::first(&*self.wall)).await?;
         } else {
-            migrate::verify(&mut pooled, &table).await?;
+            migrate::verify(&mut connection, &table).await?;
         }
-        let row = database::read_clock(&mut pooled)
-            .await
-            .map_err(failed("read the store's clock"))?;
-        drop(pooled);
+        let row = database::read_clock(&mut connection).await;
+        let row = row.map_err(failed("read the store's clock"))?;
         let database = Arc::new(Database {
             statements: Statements::new(&table),
             clock: StoreClock::start(self.steady, self.wall, row),
             pool: self.pool,
             table,
             wakeups: Wakeups::default(),
-            turn: Arc::default(),
+            turn: Arc::new(Mutex::new(Slot::holding(connection))),
             reader: Mutex::default(),
             in_memory: settings.in_memory,
             overrides: self.overrides,
         });
-        *database.turn.lock().await = Slot::holding(database.connect().await?);
         let flusher = Flusher::new(Arc::clone(&database), self.batch_max);
         let beat = tokio::spawn(beat(Arc::downgrade(&database)));
         Ok(SqliteStore {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use exactly::clock::{Clock, Timestamp};
 
 /// The most time that is taken to have passed while no process was running.
-pub(super) const STEP_MAX: Duration = Duration::from_secs(60 * 60);
+pub(super) const STEP_MAX: Duration = Duration::from_hours(1);
 
 /// How old the row may get while processes write. Writing it with every commit would cost a page each; a process that
 /// starts makes the age good by the wall clock.
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const DAY: Duration = Duration::from_hours(24);
     const SECOND: Duration = Duration::from_secs(1);
 
     struct Process {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Connection, SqliteConnection, SqlitePool};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use exactly::StoreError;
 use exactly::clock::Timestamp;
@@ -15,7 +16,7 @@ use exactly::store::record::LOST_KEEP;
 
 use super::clock::{ClockRow, StoreClock};
 use super::decide::{Plan, Rows};
-use super::settings::{self, Overrides};
+use super::settings::{self, Overrides, Settings};
 use super::table::{self, Saved, Statements, timestamp};
 use crate::batch::{BATCH_MAX, Step};
 use crate::error::{Shared, failed};
@@ -23,6 +24,11 @@ use crate::name::Name;
 
 /// How long a batch waits for this process's turn to write.
 pub(super) const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long to try to connect while another process holds a lock that cannot be waited for.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
+
+const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 /// One SQLite database as the store uses it.
 #[derive(Debug)]
@@ -65,24 +71,12 @@ pub(super) struct Loaded {
 }
 
 impl Database {
-    /// A connection like the pool's own that no pool takes back.
-    pub(super) async fn connect(&self) -> Result<SqliteConnection, StoreError> {
-        let context = "connect to the database";
-        let mut connection = self.pool.acquire().await.map_err(failed(context))?.detach();
-        settings::check(&mut connection, self.overrides).await?;
-        // sqlx counts open transactions, to make those that a handler nests into ours savepoints. Ours begin and end in
-        // the text of statements, which it does not count, so it is told once, and for good, that there is one.
-        std::mem::forget(connection.begin().await.map_err(failed(context))?);
-        end(&mut connection, "rollback").await.map_err(failed(context))?;
-        Ok(connection)
-    }
-
     /// Takes the connection out of `slot` until it is put back: whoever is cancelled in the midst of a transaction drops
     /// it, which rolls back.
     pub(super) async fn take(&self, slot: &mut Slot) -> Result<SqliteConnection, StoreError> {
         match slot.0.take() {
             Some(connection) => Ok(connection),
-            None => self.connect().await,
+            None => Ok(connect(&self.pool, self.overrides).await?.0),
         }
     }
 
@@ -149,7 +143,7 @@ impl Database {
             rows += 1;
         }
         if rows == 0 {
-            return end(connection, "commit").await;
+            return exec(connection, "commit").await;
         }
         let (power, room) = table::size(rows);
         for _ in rows..room {
@@ -206,14 +200,34 @@ impl Slot {
     }
 }
 
-/// Ends the open transaction.
-pub(super) async fn end(connection: &mut SqliteConnection, how: &'static str) -> Result<(), sqlx::Error> {
+/// A connection like the pool's own that no pool takes back, with settings that are accepted.
+pub(super) async fn connect(pool: &SqlitePool, accept: Overrides) -> Result<(SqliteConnection, Settings), StoreError> {
+    let context = "connect to the database";
+    let until = Instant::now() + CONNECT_WAIT_MAX;
+    let connection = loop {
+        match pool.acquire().await {
+            // Where processes make the same file at once, one takes a lock that SQLite does not let the others wait for.
+            Err(error) if is_busy(&error) && Instant::now() < until => tokio::time::sleep(CONNECT_PAUSE).await,
+            connection => break connection,
+        }
+    };
+    let mut connection = connection.map_err(failed(context))?.detach();
+    let settings = settings::check(&mut connection, accept).await?;
+    // sqlx counts open transactions, to make those that a handler nests into ours savepoints. Ours begin and end in the
+    // text of statements, which it does not count, so it is told once, and for good, that there is one.
+    std::mem::forget(connection.begin().await.map_err(failed(context))?);
+    exec(&mut connection, "rollback").await.map_err(failed(context))?;
+    Ok((connection, settings))
+}
+
+/// Begins or ends a transaction.
+pub(super) async fn exec(connection: &mut SqliteConnection, how: &'static str) -> Result<(), sqlx::Error> {
     sqlx::query(how).execute(connection).await.map(drop)
 }
 
 /// Ends whatever transaction an error left behind, and puts the connection back if that worked.
 pub(super) async fn recover(slot: &mut Slot, mut connection: SqliteConnection, error: &sqlx::Error) {
-    if is_busy(error) && end(&mut connection, "rollback").await.is_ok() {
+    if is_busy(error) && exec(&mut connection, "rollback").await.is_ok() {
         slot.put_back(connection);
     } else if let Err(error) = connection.close().await {
         // It is closed all the same, and closing rolls back.
@@ -223,7 +237,7 @@ pub(super) async fn recover(slot: &mut Slot, mut connection: SqliteConnection, e
 
 /// Whether somebody else was at work, so that trying again can help.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     // Busy and locked, in the low byte of the extended codes.
     code.and_then(|code| code.parse::<u32>().ok())
         .is_some_and(|code| matches!(code & 0xff, 5 | 6))

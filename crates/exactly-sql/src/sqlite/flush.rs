@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use exactly::{Claim, StoreError, StoreErrorKind, Verdict};
 
-use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, end, is_busy, recover};
+use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, recover};
 use super::decide::{Answer, Decided, decide};
 use crate::batch::{Flush, Step, Write};
 use crate::error::{Shared, kind};
@@ -27,7 +27,7 @@ pub(super) struct Flusher {
     waiting: Arc<StdMutex<Waiting>>,
 }
 
-/// Steps that need the write lock while a handler's transaction holds it.
+/// Steps that need the write lock while somebody else holds it.
 #[derive(Debug, Default)]
 struct Waiting {
     steps: Vec<Step>,
@@ -44,7 +44,7 @@ impl Flusher {
         }
     }
 
-    /// Leaves `steps` to a task that waits for the turn, so that the flusher can go on to answer what needs none.
+    /// Leaves `steps` to a task that waits for the lock, so that the flusher can go on to answer what needs none.
     fn wait_for_turn(&self, steps: Vec<Step>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.steps.len() + steps.len() > WAITING_MAX {
@@ -68,10 +68,11 @@ impl Flush for Flusher {
         // While earlier steps wait, later ones must not overtake them: the claim that a caller gave back and claims again
         // would be given back after.
         let attended = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).attended;
-        if !attended && let Ok(mut turn) = self.database.turn.try_lock() {
-            return self.database.carry_out(&mut turn, steps).await;
-        }
-        let left = self.database.answer_by_reading(steps).await;
+        let left = if !attended && let Ok(mut turn) = self.database.turn.try_lock() {
+            self.database.carry_out(&mut turn, steps, Lock::WhenNeeded).await
+        } else {
+            self.database.answer_by_reading(steps).await
+        };
         if !left.is_empty() {
             self.wait_for_turn(left);
         }
@@ -100,25 +101,27 @@ async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_
         };
         while !steps.is_empty() {
             let later = steps.split_off(steps.len().min(batch_max));
-            database
-                .carry_out(&mut turn, std::mem::replace(&mut steps, later))
-                .await;
+            let batch = std::mem::replace(&mut steps, later);
+            database.carry_out(&mut turn, batch, Lock::AtOnce).await;
         }
     }
 }
 
 impl Database {
-    /// Carries out a batch and answers every step of it.
-    async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>) {
-        let mut unheard = self.settle(slot, steps).await;
+    /// Carries out a batch. Returns the steps that found the lock taken and have to wait for it, unless they just did.
+    async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>, lock: Lock) -> Vec<Step> {
+        let mut settled = self.settle(slot, steps, lock).await;
+        let busy = std::mem::take(&mut settled.busy);
         // Nobody can have acted on a claim that nobody heard of.
-        while !unheard.is_empty() {
+        while !settled.unheard.is_empty() {
             let abandon = |claim| Step::Write {
                 write: Write::Abandon { claim },
                 reply: oneshot::channel().0,
             };
-            unheard = self.settle(slot, unheard.into_iter().map(abandon).collect()).await;
+            let steps = settled.unheard.into_iter().map(abandon).collect();
+            settled = self.settle(slot, steps, Lock::AtOnce).await;
         }
+        busy
     }
 
     /// Answers what rests on no change, and returns the rest.
@@ -138,56 +141,56 @@ impl Database {
                 return steps;
             }
         };
-        if end(&mut connection, "rollback").await.is_ok() {
+        if exec(&mut connection, "rollback").await.is_ok() {
             slot.put_back(connection);
         }
         answer_settled(steps, answers).0
     }
 
-    /// Commits a batch, and returns the claims that nobody heard of.
-    async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>) -> Vec<Claim> {
-        let mut lock = Lock::WhenNeeded;
-        loop {
-            steps.retain(|step| !is_forgotten(step));
-            if steps.is_empty() {
-                return Vec::new();
-            }
-            let mut connection = match self.take(slot).await {
-                Ok(connection) => connection,
-                Err(error) => {
-                    let error = Arc::new(error);
-                    fail(steps, || {
-                        StoreError::new(error.kind(), "reach the database").with_source(Arc::clone(&error))
-                    });
-                    return Vec::new();
-                }
-            };
-            let error = match self.commit(&mut connection, &mut steps, lock).await {
-                Ok(answers) => {
-                    slot.put_back(connection);
-                    return self.answer_committed(steps, answers);
-                }
-                Err(error) => error,
-            };
-            recover(slot, connection, &error).await;
-            if is_busy(&error) && lock == Lock::WhenNeeded {
-                lock = Lock::AtOnce;
-            } else if steps.len() > 1 && can_be_one_steps_fault(&error) {
-                return self.settle_one_by_one(slot, steps).await;
-            } else {
-                let error = Shared::new(error);
-                fail(steps, || error.told("write a batch of records"));
-                return Vec::new();
-            }
+    /// Commits a batch.
+    async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock) -> Settled {
+        steps.retain(|step| !is_forgotten(step));
+        if steps.is_empty() {
+            return Settled::default();
         }
+        let mut connection = match self.take(slot).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                let error = Arc::new(error);
+                let told = || StoreError::new(error.kind(), "reach the database").with_source(Arc::clone(&error));
+                fail(steps, told);
+                return Settled::default();
+            }
+        };
+        let error = match self.commit(&mut connection, &mut steps, lock).await {
+            Ok(answers) => {
+                slot.put_back(connection);
+                return self.answer_committed(steps, answers);
+            }
+            Err(error) => error,
+        };
+        recover(slot, connection, &error).await;
+        if is_busy(&error) && lock == Lock::WhenNeeded {
+            return Settled {
+                busy: steps,
+                unheard: Vec::new(),
+            };
+        }
+        if steps.len() > 1 && can_be_one_steps_fault(&error) {
+            return self.settle_one_by_one(slot, steps).await;
+        }
+        let error = Shared::new(error);
+        fail(steps, || error.told("write a batch of records"));
+        Settled::default()
     }
 
-    async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>) -> Vec<Claim> {
-        let mut unheard = Vec::new();
+    async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>) -> Settled {
+        let mut all = Settled::default();
         for step in steps {
-            unheard.extend(Box::pin(self.settle(slot, vec![step])).await);
+            let settled = Box::pin(self.settle(slot, vec![step], Lock::AtOnce)).await;
+            all.unheard.extend(settled.unheard);
         }
-        unheard
+        all
     }
 
     /// Answers what rests on no change, commits the rest and returns its answers. On an error the steps that are left
@@ -204,14 +207,14 @@ impl Database {
         let (left, answers) = answer_settled(std::mem::take(steps), std::mem::take(&mut plan.answers));
         *steps = left;
         if steps.is_empty() {
-            end(connection, "rollback").await?;
+            exec(connection, "rollback").await?;
         } else {
             self.save(connection, &plan, (clock, now)).await?;
         }
         Ok(answers)
     }
 
-    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>) -> Vec<Claim> {
+    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>) -> Settled {
         let mut unheard = Vec::new();
         let mut heard = HashSet::new();
         for (step, decided) in steps.into_iter().zip(answers) {
@@ -232,8 +235,20 @@ impl Database {
         }
         // The same call begun twice at once has one claim: whoever heard of it may act on it.
         unheard.retain(|claim| !heard.contains(&claim.token));
-        unheard
+        Settled {
+            busy: Vec::new(),
+            unheard,
+        }
     }
+}
+
+/// What is left to do after a batch.
+#[derive(Default)]
+struct Settled {
+    /// Steps without an answer, because somebody else holds the lock.
+    busy: Vec<Step>,
+    /// Claims that were granted to callers who have gone.
+    unheard: Vec<Claim>,
 }
 
 /// What became of a claim that was granted.
@@ -277,7 +292,9 @@ fn answer(step: Step, answer: Result<Answer, Shared>) -> Delivery {
 }
 
 fn fail(steps: Vec<Step>, mut error: impl FnMut() -> StoreError) {
-    steps.into_iter().for_each(|step| refuse(step, error()));
+    for step in steps {
+        refuse(step, error());
+    }
 }
 
 fn refuse(step: Step, error: StoreError) {

@@ -4,11 +4,12 @@
 //! then finds nothing to do. A version that this build does not know is refused, because a newer build may keep promises
 //! in columns that this one would not write.
 
-use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
+use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use exactly::{StoreError, StoreErrorKind};
 
 use super::clock::ClockRow;
+use super::database::exec;
 use super::table::timestamp;
 use crate::error::failed;
 use crate::name::Name;
@@ -20,7 +21,7 @@ const STEPS: &[&str] = &[include_str!("migrations/1.sql")];
 /// Shared by every table of this crate in the database.
 const SHARED: &str = include_str!("migrations/shared.sql");
 
-/// Brings `table` to the version of this build.
+/// Brings `table` to the version of this build. After an error a transaction may be open on the connection: close it.
 pub(super) async fn migrate(
     connection: &mut SqliteConnection,
     table: &Name,
@@ -31,35 +32,39 @@ pub(super) async fn migrate(
     if version(connection, table).await? == Some(STEPS.len()) {
         return Ok(());
     }
-    let mut tx = connection
-        .begin_with("BEGIN IMMEDIATE")
-        .await
-        .map_err(failed(context()))?;
-    sqlx::raw_sql(SHARED)
-        .execute(&mut *tx)
-        .await
-        .map_err(failed(context()))?;
+    exec(connection, "begin immediate").await.map_err(failed(context()))?;
+    let shared = make_shared(connection, first).await;
+    shared.map_err(failed(context()))?;
+    let found = version(connection, table).await?.unwrap_or(0);
+    let steps = take_steps(connection, table, found).await;
+    steps.map_err(failed(context()))?;
+    exec(connection, "commit").await.map_err(failed(context()))
+}
+
+async fn make_shared(connection: &mut SqliteConnection, first: ClockRow) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(SHARED).execute(&mut *connection).await?;
     sqlx::query("insert into exactly_clock (only, store_ms, wall_ms) values (1, ?, ?) on conflict do nothing")
         .bind(timestamp(first.store))
         .bind(timestamp(first.wall))
-        .execute(&mut *tx)
+        .execute(connection)
         .await
-        .map_err(failed(context()))?;
-    let found = version(&mut tx, table).await?.unwrap_or(0);
+        .map(drop)
+}
+
+async fn take_steps(connection: &mut SqliteConnection, table: &Name, found: usize) -> Result<(), sqlx::Error> {
     for step in STEPS.iter().skip(found) {
         // The table's name needs no quotes (see `Name`), so nothing can be injected.
         let sql = AssertSqlSafe(step.replace("{table}", table.as_str()));
-        sqlx::raw_sql(sql).execute(&mut *tx).await.map_err(failed(context()))?;
+        sqlx::raw_sql(sql).execute(&mut *connection).await?;
     }
-    sqlx::query(
-        "insert into exactly_schema (name, version) values (?, ?) on conflict do update set version = excluded.version",
-    )
-    .bind(table.as_str())
-    .bind(i64::try_from(STEPS.len()).unwrap_or(i64::MAX))
-    .execute(&mut *tx)
-    .await
-    .map_err(failed(context()))?;
-    tx.commit().await.map_err(failed(context()))
+    let version = "insert into exactly_schema (name, version) values (?, ?) \
+                   on conflict do update set version = excluded.version";
+    sqlx::query(version)
+        .bind(table.as_str())
+        .bind(i64::try_from(STEPS.len()).unwrap_or(i64::MAX))
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Refuses a database that [`migrate`] would change.
@@ -80,20 +85,19 @@ pub(super) async fn verify(connection: &mut SqliteConnection, table: &Name) -> R
 
 /// Everything that [`migrate`] does to an empty database, as text for people who migrate with a tool of their own.
 pub(super) fn sql(table: &Name) -> String {
-    let mut text = format!(
+    let steps: String = STEPS
+        .iter()
+        .map(|step| step.replace("{table}", table.as_str()))
+        .collect();
+    format!(
         "begin immediate;\n{SHARED}\
          insert into exactly_clock (only, store_ms, wall_ms)\n  \
-         values (1, unixepoch() * 1000, unixepoch() * 1000) on conflict do nothing;\n"
-    );
-    for step in STEPS {
-        text.push_str(&step.replace("{table}", table.as_str()));
-    }
-    text.push_str(&format!(
-        "insert into exactly_schema (name, version) values ('{table}', {})\n  \
+         values (1, unixepoch() * 1000, unixepoch() * 1000) on conflict do nothing;\n\
+         {steps}\
+         insert into exactly_schema (name, version) values ('{table}', {})\n  \
          on conflict do update set version = excluded.version;\ncommit;\n",
         STEPS.len()
-    ));
-    text
+    )
 }
 
 /// The version that `table` is at; `None` if this crate never made it.

@@ -4,6 +4,8 @@
 //! takes two trips: one that reads all of its rows, and one that writes all of its changes and commits. The statements
 //! have room for a power of two of rows and leave what is over empty, so that there are few of them and all stay prepared.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, SqlStr};
@@ -168,20 +170,19 @@ pub(super) fn stored_id(row: &SqliteRow) -> Result<CallId, sqlx::Error> {
 
 /// The record in a row of [`RECORD`].
 pub(super) fn stored(row: &SqliteRow) -> Result<Stored, sqlx::Error> {
-    let state = match row.try_get(2)? {
-        0_i64 => State::InFlight {
-            lease: std::time::Duration::from_millis(unsigned(row, 5)?),
+    let state = if row.try_get::<i64, _>(2)? == 0 {
+        State::InFlight {
+            lease: Duration::from_millis(unsigned(row, 5)?),
             lease_until: instant(row, 6)?,
             on_lost: on_lost(row, 7)?,
-        },
-        _ => {
-            let outcome: &[u8] = row.try_get(10)?;
-            let expires_at: Option<i64> = row.try_get(8)?;
-            let expires_at = expires_at.map(|_| instant(row, 8)).transpose()?;
-            State::Done {
-                outcome: Bytes::copy_from_slice(outcome),
-                expires_at,
-            }
+        }
+    } else {
+        let outcome: &[u8] = row.try_get(10)?;
+        let expires_at: Option<i64> = row.try_get(8)?;
+        let expires_at = expires_at.map(|_| instant(row, 8)).transpose()?;
+        State::Done {
+            outcome: Bytes::copy_from_slice(outcome),
+            expires_at,
         }
     };
     let record = Record {

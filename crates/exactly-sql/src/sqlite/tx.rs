@@ -18,7 +18,7 @@ use exactly::store::Reply;
 use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, TransactionalStore, Verdict};
 
 use super::SqliteStore;
-use super::database::{Database, Slot, end, is_busy, split};
+use super::database::{Database, Slot, exec, is_busy, split};
 use super::decide::Entry;
 use crate::batch::Write;
 use crate::error::failed;
@@ -78,7 +78,7 @@ impl Drop for WriteTx {
             return;
         };
         runtime.spawn(async move {
-            if end(&mut connection, "rollback").await.is_ok() {
+            if exec(&mut connection, "rollback").await.is_ok() {
                 turn.put_back(connection);
             }
         });
@@ -130,9 +130,9 @@ impl SqliteStore {
         let mut connection = self.database.take(&mut turn).await?;
         // The turn keeps this process's writers away; only another process, or a connection of the handler's own, can
         // hold SQLite's lock.
-        let begin = sqlx::query("begin immediate").execute(&mut connection);
+        let begin = exec(&mut connection, "begin immediate");
         match timeout_at(until.max(Instant::now() + TRIP_WAIT_MIN), begin).await {
-            Ok(Ok(_)) => {
+            Ok(Ok(())) => {
                 let (connection, turn) = (Some(connection), Some(turn));
                 Ok(WriteTx {
                     connection,
@@ -212,7 +212,7 @@ impl TransactionalStore for SqliteStore {
             let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
                 return Ok(());
             };
-            match end(&mut connection, "rollback").await {
+            match exec(&mut connection, "rollback").await {
                 Ok(()) => turn.put_back(connection),
                 Err(error) => tracing::debug!(%error, "roll back by closing the connection"),
             }

@@ -428,9 +428,9 @@ impl<S: TransactionalStore> TransactionalStore for LostCommit<S> {
     fn commit(&self, tx: S::Tx) -> Reply<'_, ()> {
         Box::pin(async move {
             if self.commits {
-                self.inner.commit(tx).await?
+                self.inner.commit(tx).await?;
             } else {
-                self.inner.rollback(tx).await?
+                self.inner.rollback(tx).await?;
             }
             Err(StoreError::new(StoreErrorKind::Unavailable, "commit: connection reset"))
         })

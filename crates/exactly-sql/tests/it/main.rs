@@ -1,5 +1,7 @@
 //! What the SQL stores promise, on real databases.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[cfg(feature = "postgres")]
 mod conformance_postgres;
 #[cfg(feature = "sqlite")]

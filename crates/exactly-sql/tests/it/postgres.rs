@@ -1,6 +1,12 @@
 //! PostgreSQL. The server is started by `cargo xtask test`; every test has a schema of its own.
 
+mod batch;
+mod failure;
+mod server;
+mod start;
 mod suite;
+mod transaction;
+mod wake;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

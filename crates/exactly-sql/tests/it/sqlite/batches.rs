@@ -48,8 +48,8 @@ async fn a_completion_and_a_begin_that_share_a_batch_are_taken_in_order() {
     let claim = begun(&store, "a").await;
     let tx = store.open(LOCK_WAIT).await.unwrap();
     let (outcome, call) = ("first".into(), call("a"));
-    let (completed, begun, _) = tokio::join!(store.complete(&claim, &outcome, Keep::DAY), store.begin(&call), async {
-        store.rollback(tx).await.unwrap()
+    let (completed, begun, ()) = tokio::join!(store.complete(&claim, &outcome, Keep::DAY), store.begin(&call), async {
+        store.rollback(tx).await.unwrap();
     });
     assert_eq!(completed.unwrap(), Fenced::Applied);
     // The begin may have looked before the completion was committed; it must not claim.
@@ -82,6 +82,23 @@ async fn a_replay_needs_no_write_and_waits_for_no_writer() {
     assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
     super::run(&mut stranger, "rollback").await;
     assert_eq!(store.abandon(&held).await.unwrap(), Fenced::Applied);
+}
+
+#[tokio::test]
+async fn a_replay_does_not_queue_behind_those_who_wait_for_a_stranger() {
+    let place = Place::new();
+    let store = Arc::new(place.open().await);
+    done(&store, "a", Keep::DAY).await;
+    let mut stranger = place.stranger().await;
+    super::run(&mut stranger, "begin immediate").await;
+    let waiting = Arc::clone(&store);
+    let waiting = tokio::spawn(async move { waiting.begin(&call("fresh")).await });
+    for _ in 0..20 {
+        assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+    }
+    assert!(!waiting.is_finished());
+    super::run(&mut stranger, "rollback").await;
+    assert!(matches!(waiting.await.unwrap().unwrap(), Verdict::Run(_)));
 }
 
 #[tokio::test]
@@ -154,7 +171,7 @@ async fn a_step_that_cannot_be_stored_fails_alone() {
     super::run(&mut place.stranger().await, trigger).await;
     let tx = store.open(LOCK_WAIT).await.unwrap();
     let (good, bad) = ("good".into(), "bad".into());
-    let (first, second, third, _) = tokio::join!(
+    let (first, second, third, ()) = tokio::join!(
         store.complete(&claims[0], &good, Keep::DAY),
         store.complete(&claims[1], &bad, Keep::DAY),
         store.complete(&claims[2], &good, Keep::DAY),

@@ -5,17 +5,19 @@ use exactly_sql::{Name, SqliteStore};
 
 use super::{Place, assert_replays, begun, call, done, run};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn processes_that_start_at_once_all_succeed() {
-    let place = Place::new();
-    let starts: Vec<_> = (0..8).map(|_| tokio::spawn(place.builder().start())).collect();
-    let mut stores = Vec::new();
-    for start in starts {
-        stores.push(start.await.unwrap().unwrap());
-    }
-    done(&stores[0], "a", Keep::DAY).await;
-    for store in &stores {
-        assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+    for _ in 0..10 {
+        let place = Place::new();
+        let starts: Vec<_> = (0..8).map(|_| tokio::spawn(place.builder().start())).collect();
+        let mut stores = Vec::new();
+        for start in starts {
+            stores.push(start.await.unwrap().unwrap());
+        }
+        done(&stores[0], "a", Keep::DAY).await;
+        for store in &stores {
+            assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+        }
     }
 }
 

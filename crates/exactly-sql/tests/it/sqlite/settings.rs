@@ -118,8 +118,8 @@ async fn a_url_and_a_path_name_the_same_file() {
 #[tokio::test]
 async fn a_read_only_database_replays_and_claims_nothing() {
     let place = Place::new();
-    let _writer = place.open().await;
-    done(&_writer, "a", exactly::Keep::DAY).await;
+    let writer = place.open().await;
+    done(&writer, "a", exactly::Keep::DAY).await;
     let options = SqliteConnectOptions::new().filename(place.path()).read_only(true);
     let store = SqliteStore::builder(SqlitePool::connect_lazy_with(options))
         .migrate(false)
@@ -129,5 +129,5 @@ async fn a_read_only_database_replays_and_claims_nothing() {
     assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
     let error = store.begin(&call("b")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
-    assert!(matches!(_writer.begin(&call("b")).await.unwrap(), Verdict::Run(_)));
+    assert!(matches!(writer.begin(&call("b")).await.unwrap(), Verdict::Run(_)));
 }

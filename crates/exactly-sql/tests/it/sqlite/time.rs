@@ -7,7 +7,7 @@ use exactly::{Keep, OnLost, Store, Verdict};
 
 use super::{DAY, Place, assert_replays, begun, call, done};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test]
 async fn a_wall_clock_that_jumps_changes_nothing_in_a_running_process() {
@@ -59,7 +59,7 @@ async fn restarts_do_not_count_the_same_time_twice() {
 async fn a_restart_after_a_while_ends_the_lease_of_a_dead_owner() {
     let place = Place::new();
     let _claim = begun(&place.open().await, "lost").await;
-    place.wall.advance(Duration::from_secs(60));
+    place.wall.advance(Duration::from_mins(1));
     let store = place.open().await;
     assert!(matches!(store.begin(&call("lost")).await.unwrap(), Verdict::InDoubt(_)));
 }

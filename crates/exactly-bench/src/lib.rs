@@ -1,1 +1,0 @@
-//! Measurements of exactly, side by side with what it replaces.

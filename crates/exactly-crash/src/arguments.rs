@@ -1,0 +1,100 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::{Failure, Result};
+use crate::history::Guarantee;
+use crate::place::StoreKind;
+use crate::plan::Cell;
+use crate::victim::VictimArguments;
+
+/// Kills per store and guarantee. With five of those, the gate's 200 and some to spare.
+const KILLS_DEFAULT: u32 = 45;
+
+/// Kills real servers under load and checks that no effect is lost and none happens twice.
+///
+/// Without arguments: every durable store under every guarantee that it gives, then the controls, in which the
+/// protection is taken away and which must turn red.
+#[derive(Debug, Parser)]
+#[command(
+    name = "exactly-crash",
+    after_help = "Exit code: 0 green, 1 red, 2 the lab itself failed."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Only this store
+    #[arg(long, value_enum)]
+    pub(crate) store: Option<StoreKind>,
+
+    /// Only this guarantee
+    #[arg(long, value_enum)]
+    pub(crate) guarantee: Option<Guarantee>,
+
+    /// Kills per store and guarantee
+    #[arg(long, default_value_t = KILLS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) kills: u32,
+
+    /// Draws who is killed when, and what customers do; random unless given
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+
+    /// Only the controls
+    #[arg(long)]
+    pub(crate) control: bool,
+
+    /// The result as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The PostgreSQL server to put records on
+    #[arg(long, env = "EXACTLY_TEST_POSTGRES_URL", hide_env_values = true)]
+    postgres_url: Option<String>,
+
+    /// The Redis server to put records on
+    #[arg(long, env = "EXACTLY_TEST_REDIS_URL", hide_env_values = true)]
+    redis_url: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The server that is killed
+    #[command(hide = true)]
+    Victim(VictimArguments),
+}
+
+impl Arguments {
+    /// What was asked for, or why there is no such thing.
+    pub(crate) fn cells(&self) -> Result<Vec<Cell>> {
+        let cells = Cell::all()
+            .filter(|cell| self.store.is_none_or(|store| store == cell.store))
+            .filter(|cell| self.guarantee.is_none_or(|guarantee| guarantee == cell.guarantee));
+        let cells: Vec<Cell> = cells.collect();
+        if cells.is_empty() {
+            return Err(Failure::new(
+                "redis has no transactions: --store redis goes with --guarantee at-most-once",
+            ));
+        }
+        // Asked for here, so that a missing server is not noticed minutes later.
+        for cell in &cells {
+            self.url(cell.store)?;
+        }
+        Ok(cells)
+    }
+
+    /// The address of a store's server; empty for a file.
+    pub(crate) fn url(&self, store: StoreKind) -> Result<String> {
+        let (url, name) = match store {
+            StoreKind::Sqlite => return Ok(String::new()),
+            StoreKind::Postgres => (&self.postgres_url, "EXACTLY_TEST_POSTGRES_URL"),
+            StoreKind::Redis => (&self.redis_url, "EXACTLY_TEST_REDIS_URL"),
+        };
+        url.clone().filter(|url| !url.is_empty()).ok_or_else(|| {
+            let store = store.name();
+            Failure::new(format!(
+                "{name} is not set: run `cargo xtask crash`, which starts a {store} server, or choose another --store"
+            ))
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! The result, for people and for programs.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::check::Counts;
+use crate::keeper::Kills;
+use crate::plan::Cell;
+use crate::round::Outcome;
+use crate::sabotaged::Sabotage;
+
+const COLUMNS: usize = 16;
+
+/// What all rounds came to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) seed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What the rounds of one cell came to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    #[serde(flatten)]
+    pub(crate) cell: Cell,
+    pub(crate) kills: Kills,
+    pub(crate) counts: Counts,
+    violations: Vec<String>,
+    green: bool,
+}
+
+impl Report {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            seconds: 0.0,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_green(&self) -> bool {
+        self.rows.iter().all(|row| row.green)
+    }
+
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report is plain data")
+    }
+}
+
+impl Row {
+    pub(crate) fn new(cell: Cell) -> Self {
+        Self {
+            cell,
+            kills: Kills::default(),
+            counts: Counts::default(),
+            violations: Vec::new(),
+            green: is_green(cell, 0, Counts::default()),
+        }
+    }
+
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        self.kills += outcome.kills;
+        self.counts += outcome.findings.counts;
+        let violations = outcome.findings.violations.iter();
+        self.violations.extend(violations.map(ToString::to_string));
+        self.green = is_green(self.cell, self.violations.len(), self.counts);
+    }
+
+    pub(crate) fn is_green(&self) -> bool {
+        self.green
+    }
+
+    fn is_control(&self) -> bool {
+        self.cell.sabotage != Sabotage::None
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.cell.sabotage, self.green) {
+            (Sabotage::None, true) => "green",
+            (Sabotage::None, false) => "RED",
+            (_, true) => "red, as it must be",
+            (_, false) => "GREEN: the lab is blind",
+        }
+    }
+}
+
+/// A control has to find what it was made for.
+fn is_green(cell: Cell, violations: usize, counts: Counts) -> bool {
+    match cell.sabotage {
+        Sabotage::None => violations == 0,
+        Sabotage::NoIndex | Sabotage::NoFence | Sabotage::EarlyEffect => counts.duplicates > 0,
+        Sabotage::EarlyAnswer => violations > 0,
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = [
+            "",
+            "kills",
+            "random",
+            "named",
+            "frozen",
+            "requests",
+            "keys",
+            "acked",
+            "effects",
+            "duplicates",
+            "lost",
+            "in doubt",
+            "settled",
+            "late",
+            "fenced",
+            "verdict",
+        ];
+        let mut lines = vec![header.map(str::to_owned)];
+        lines.extend(self.rows.iter().map(cells));
+        let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+            let widths = lines.iter().map(|line| line[column].chars().count());
+            widths.max().unwrap_or_default()
+        });
+        for line in &lines {
+            // Names on both sides, numbers between them.
+            write!(f, "{:<width$}", line[0], width = widths[0])?;
+            for (cell, width) in line.iter().zip(widths).take(COLUMNS - 1).skip(1) {
+                write!(f, "  {cell:>width$}")?;
+            }
+            writeln!(f, "  {}", line[COLUMNS - 1])?;
+        }
+        let kills = |control: bool| -> u32 {
+            let rows = self.rows.iter().filter(|row| row.is_control() == control);
+            rows.map(|row| row.kills.total()).sum()
+        };
+        let (kills, controls) = (kills(false), kills(true));
+        write!(
+            f,
+            "{kills} kills and {controls} in controls, {:.0} s, seed {}: ",
+            self.seconds, self.seed
+        )?;
+        let only_controls = self.rows.iter().all(Row::is_control);
+        f.write_str(match (self.is_green(), only_controls) {
+            (true, true) => "every control turned red",
+            (true, false) => "green",
+            (false, _) => "RED",
+        })
+    }
+}
+
+fn cells(row: &Row) -> [String; COLUMNS] {
+    let Row {
+        cell, kills, counts, ..
+    } = row;
+    [
+        cell.to_string(),
+        kills.total().to_string(),
+        kills.random.to_string(),
+        kills.named.to_string(),
+        kills.frozen.to_string(),
+        counts.requests.to_string(),
+        counts.keys.to_string(),
+        counts.acknowledged.to_string(),
+        counts.effects.to_string(),
+        counts.duplicates.to_string(),
+        counts.lost.to_string(),
+        counts.in_doubt.to_string(),
+        counts.settled.to_string(),
+        counts.settled_late.to_string(),
+        counts.fenced.to_string(),
+        row.verdict().to_owned(),
+    ]
+}

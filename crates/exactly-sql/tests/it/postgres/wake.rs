@@ -1,0 +1,111 @@
+//! Waking those who wait in other processes.
+
+use std::time::Duration;
+
+use exactly::{Keep, Store, Verdict};
+use sqlx::PgPool;
+use sqlx::postgres::PgListener;
+use tokio::time::timeout;
+
+use super::{Place, call, run, url};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Ends the connection of whoever listens for the table's notifications.
+async fn kill_listener(place: &Place) -> u64 {
+    let sql = "select pg_terminate_backend(pid) from pg_stat_activity
+               where query ilike 'listen %' and query like '%' || to_regclass($1)::oid || '%'";
+    let table = format!("{}.calls", place.schema);
+    sqlx::query(sql)
+        .bind(table)
+        .execute(&place.pool)
+        .await
+        .unwrap()
+        .rows_affected()
+}
+
+#[tokio::test]
+async fn a_listener_that_lost_its_connection_wakes_everyone_and_listens_again() {
+    let place = Place::fresh();
+    let (store, other) = (place.open().await, place.open().await);
+    let call = call("key");
+    let claim = run(&store, &call).await;
+    // The listeners start by themselves, some time after the store.
+    timeout(PATIENCE, async { while kill_listener(&place).await < 2 {} })
+        .await
+        .expect("nobody listens");
+    let mut watch = other.watch(call.id());
+    timeout(PATIENCE, watch.changed())
+        .await
+        .expect("what was missed is never made good");
+
+    let mut watch = other.watch(call.id());
+    assert!(matches!(
+        other.begin(&super::call("key")).await.unwrap(),
+        Verdict::InFlight { .. }
+    ));
+    let _ = store.complete(&claim, &"done".into(), Keep::DAY).await.unwrap();
+    timeout(PATIENCE, watch.changed()).await.expect("nobody listens again");
+}
+
+/// A notification serialises the commits that send one, so none is sent while nobody waits.
+#[tokio::test]
+async fn only_calls_that_someone_waits_for_are_notified_about() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    let channel: String = sqlx::query_scalar("select 'exactly_' || to_regclass($1)::oid")
+        .bind(format!("{}.calls", place.schema))
+        .fetch_one(&place.pool)
+        .await
+        .unwrap();
+    let mut listener = PgListener::connect(&url()).await.unwrap();
+    listener.listen(&channel).await.unwrap();
+
+    for key in ["alone", "waited for"] {
+        let claim = run(&store, &call(key)).await;
+        if key == "waited for" {
+            let _ = store.peek(&call(key)).await.unwrap();
+            assert!(matches!(
+                store.begin(&call(key)).await.unwrap(),
+                Verdict::InFlight { .. }
+            ));
+        }
+        let _ = store.complete(&claim, &"done".into(), Keep::DAY).await.unwrap();
+    }
+    let hint: String = call("waited for").id().to_string()[..16].to_owned();
+    let notification = timeout(PATIENCE, listener.recv())
+        .await
+        .expect("a waiter was not notified")
+        .unwrap();
+    assert_eq!(notification.payload(), format!("{hint},"));
+}
+
+#[tokio::test]
+async fn a_dropped_store_closes_its_connections() {
+    let place = Place::fresh();
+    let options: sqlx::postgres::PgConnectOptions = url().parse().unwrap();
+    let pool = PgPool::connect_lazy_with(options.application_name(&place.schema));
+    let store = exactly_sql::PgStore::builder(pool.clone())
+        .schema(&place.schema)
+        .start()
+        .await
+        .unwrap();
+    let _claim = run(&store, &call("key")).await;
+    drop(store);
+    pool.close().await;
+    let gone = async {
+        loop {
+            let sql = "select count(*) from pg_stat_activity where application_name = $1";
+            let open: i64 = sqlx::query_scalar(sql)
+                .bind(&place.schema)
+                .fetch_one(&place.pool)
+                .await
+                .unwrap();
+            if open == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("connections outlive their store");
+}
