@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// Short turns and small tables, to see that everything runs; the figures mean little.
     #[arg(long)]
     quick: bool,
+    /// How long, before each round, to wait for other programs to leave the cores alone.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    patience: u64,
     /// The soak too, which takes ten minutes.
     #[arg(long)]
     full: bool,
@@ -166,7 +169,8 @@ impl Bench {
     }
 
     fn postgres(&self) -> Result<&Database> {
-        let missing = "this scenario needs a PostgreSQL server: run it by `cargo xtask bench`, or name one by --postgres";
+        let missing =
+            "this scenario needs a PostgreSQL server: run it by `cargo xtask bench`, or name one by --postgres";
         self.postgres.as_ref().ok_or_else(|| missing.into())
     }
 }
@@ -179,9 +183,10 @@ impl Options {
         }
         let is_named = |names: &[String], scenario: &Scenario| names.iter().any(|name| name == scenario.name);
         let is_chosen = |scenario: &&Scenario| {
-            let asked_for = match self.only.is_empty() {
-                true => scenario.name != soak::NAME || self.full,
-                false => is_named(&self.only, scenario),
+            let asked_for = if self.only.is_empty() {
+                scenario.name != soak::NAME || self.full
+            } else {
+                is_named(&self.only, scenario)
             };
             asked_for && !is_named(&self.skip, scenario)
         };
@@ -189,17 +194,20 @@ impl Options {
     }
 
     fn pace(&self) -> Pace {
+        let patience = Duration::from_secs(self.patience);
         if self.quick {
             return Pace {
                 rounds: 2,
                 round: Duration::from_millis(500),
                 warm_up: Duration::from_millis(200),
+                patience,
             };
         }
         Pace {
             rounds: self.rounds.max(1),
             round: Duration::from_secs_f64(self.seconds),
             warm_up: Duration::from_secs_f64(self.seconds.min(1.0)),
+            patience,
         }
     }
 }
@@ -207,7 +215,10 @@ impl Options {
 /// `bench` in the target folder that this program was built in.
 fn bench_folder() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let target = program.ancestors().nth(2).ok_or("this program is not in a target folder")?;
+    let target = program
+        .ancestors()
+        .nth(2)
+        .ok_or("this program is not in a target folder")?;
     let folder = target.join("bench");
     std::fs::create_dir_all(&folder)?;
     Ok(folder)

@@ -19,9 +19,16 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let pool = PgPoolOptions::new().max_connections(1).connect(url).await?;
-        let backend: i32 = sqlx::query("select pg_backend_pid()").fetch_one(&pool).await?.try_get(0)?;
+        let backend: i32 = sqlx::query("select pg_backend_pid()")
+            .fetch_one(&pool)
+            .await?
+            .try_get(0)?;
         let backend = Pid(u32::try_from(backend)?);
-        let postmaster = if backend.is_named("postgres") { backend.parent().ok() } else { None };
+        let postmaster = if backend.is_named("postgres") {
+            backend.parent().ok()
+        } else {
+            None
+        };
         Ok(Self {
             url: url.to_owned(),
             pool,
@@ -64,6 +71,9 @@ impl Database {
 
     /// Runs a statement put together from names of our own, and says how many rows it touched.
     pub(crate) async fn execute(&self, sql: String) -> Result<u64> {
-        Ok(sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.pool).await?.rows_affected())
+        Ok(sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&self.pool)
+            .await?
+            .rows_affected())
     }
 }

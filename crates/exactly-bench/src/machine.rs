@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::Result;
 
@@ -36,7 +36,9 @@ impl Facts {
         let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
         Ok(Self {
             cores: std::thread::available_parallelism()?.get(),
-            cpu: model.map_or_else(String::new, |model| model.trim_start_matches([' ', '\t', ':']).to_owned()),
+            cpu: model.map_or_else(String::new, |model| {
+                model.trim_start_matches([' ', '\t', ':']).to_owned()
+            }),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             load: fs::read_to_string("/proc/loadavg")?.trim().to_owned(),
             fsync_ms: fsync_latency(durable)?.as_secs_f64() * 1000.0,
@@ -48,7 +50,10 @@ impl Facts {
         println!("cpu       {} × {}", self.cores, self.cpu);
         println!("kernel    {}", self.kernel);
         println!("load      {}", self.load);
-        println!("fsync     {:.2} ms (median of 4 KiB appended and synced)", self.fsync_ms);
+        println!(
+            "fsync     {:.2} ms (median of 4 KiB appended and synced)",
+            self.fsync_ms
+        );
         if let Some(postgres) = &self.postgres {
             println!("postgres  {postgres}");
         }
@@ -136,17 +141,40 @@ impl Stat {
 pub(crate) fn busy() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat")?;
     let total = stat.lines().next().ok_or("/proc/stat is empty")?;
-    let fields: Vec<u64> = total.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> = total
+        .split_whitespace()
+        .skip(1)
+        .map_while(|field| field.parse().ok())
+        .collect();
     // user, nice, system, idle, iowait, irq, softirq, steal: time stolen by the host is lost to us as well.
     let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|at| fields.get(*at)).sum();
     Ok(ticks(busy))
+}
+
+/// Waits until the cores are nearly idle, or until `patience` ends.
+pub(crate) async fn calm(patience: Duration) -> Result<()> {
+    const LOOK: Duration = Duration::from_millis(500);
+    const BUSY_MAX: f64 = 0.05;
+    let deadline = Instant::now() + patience;
+    let cores = std::thread::available_parallelism()?.get() as f64;
+    while Instant::now() < deadline {
+        let (before, since) = (busy()?, Instant::now());
+        sleep(LOOK).await;
+        let spent = busy()?.saturating_sub(before).as_secs_f64();
+        if spent / (since.elapsed().as_secs_f64() * cores) < BUSY_MAX {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// How many files this process, and those it starts, may have open.
 pub(crate) fn open_files_max() -> Result<usize> {
     let limits = fs::read_to_string("/proc/self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    let soft = line.and_then(|line| line.split_whitespace().next()).ok_or("no limit of open files")?;
+    let soft = line
+        .and_then(|line| line.split_whitespace().next())
+        .ok_or("no limit of open files")?;
     Ok(soft.parse().unwrap_or(usize::MAX))
 }
 

@@ -86,7 +86,16 @@ impl Finding {
 pub(crate) fn print(facts: &Facts, findings: &[Finding]) {
     facts.print();
     let header = [
-        "scenario", "against", "theirs", "ours", "ratio", "min–max", "wanted", "", "cpu ratio", "foreign",
+        "scenario",
+        "against",
+        "theirs",
+        "ours",
+        "ratio",
+        "min–max",
+        "wanted",
+        "",
+        "cpu ratio",
+        "foreign",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(findings.iter().map(row));
@@ -115,7 +124,9 @@ fn row(finding: &Finding) -> [String; 10] {
         format!("{:.2}–{:.2}", ratio.min, ratio.max),
         finding.wanted.text(),
         if finding.is_met() { "met" } else { "MISSED" }.to_owned(),
-        finding.cpu_ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.median)),
+        finding
+            .cpu_ratio
+            .map_or_else(String::new, |ratio| format!("{:.2}", ratio.median)),
         format!("{:.0} %", finding.foreign_max * 100.0),
     ]
 }

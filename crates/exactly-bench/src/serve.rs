@@ -88,7 +88,9 @@ impl Place {
     /// each use: that is a trip to the server, and the faster choice for both sides is without.
     async fn pool(&self) -> Result<PgPool> {
         let options = PgConnectOptions::from_str(&self.url)?.options([("search_path", &self.schema)]);
-        let pool = PgPoolOptions::new().max_connections(POOL_MAX).test_before_acquire(false);
+        let pool = PgPoolOptions::new()
+            .max_connections(POOL_MAX)
+            .test_before_acquire(false);
         Ok(pool.connect_with(options).await?)
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Pace {
     pub(crate) rounds: u32,
     pub(crate) round: Duration,
     pub(crate) warm_up: Duration,
+    /// How long to wait, before each round, for other programs to leave the cores alone.
+    pub(crate) patience: Duration,
 }
 
 /// One server with its clients and the keys that they send.
@@ -74,7 +76,11 @@ impl Side {
         if runs == wanted {
             return Ok(());
         }
-        Err(format!("{}: {requests} requests ran the handler {runs} times, not {wanted}", self.name).into())
+        Err(format!(
+            "{}: {requests} requests ran the handler {runs} times, not {wanted}",
+            self.name
+        )
+        .into())
     }
 }
 
@@ -121,6 +127,7 @@ pub(crate) async fn alternate(pace: Pace, sides: &mut [Side]) -> Result<Vec<Cour
         })
         .collect();
     for round in 1..=pace.rounds {
+        machine::calm(pace.patience).await?;
         for (side, course) in sides.iter_mut().zip(&mut courses) {
             let turn = turn(side, pace.round).await?;
             turn.print(round, &side.name);
@@ -251,6 +258,9 @@ mod tests {
     #[test]
     fn one_bad_round_does_not_decide() {
         let ratio = Ratio::of([5.1, 0.2, 5.3, 5.2, 5.0].into_iter());
-        assert_eq!([ratio.min, ratio.median, ratio.max].map(|value| format!("{value:.1}")), ["0.2", "5.1", "5.3"]);
+        assert_eq!(
+            [ratio.min, ratio.median, ratio.max].map(|value| format!("{value:.1}")),
+            ["0.2", "5.1", "5.3"]
+        );
     }
 }

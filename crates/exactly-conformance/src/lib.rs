@@ -4,12 +4,43 @@
 //! the copy that drifts is the one that hides the bug. A backend says how to make an empty place for records, how to
 //! open a store on it and how to let time pass there ([`StoreHarness`]); the macro makes one test of every promise.
 //!
-//! ```ignore
-//! struct Rows { schema: String }
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
 //!
-//! impl exactly_conformance::StoreHarness for Rows { /* fresh, open, elapse, rewind */ }
+//! use exactly::MemoryStore;
+//! use exactly::clock::{Clock, ManualClock, Timestamp, millis};
+//! use exactly_conformance::StoreHarness;
 //!
-//! exactly_conformance::store_suite!(Rows);
+//! struct Memory {
+//!     clock: Arc<ManualClock>,
+//!     store: Arc<MemoryStore>,
+//! }
+//!
+//! impl StoreHarness for Memory {
+//!     type Store = MemoryStore;
+//!
+//!     async fn fresh() -> Self {
+//!         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+//!         let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock)));
+//!         Self { clock, store }
+//!     }
+//!
+//!     async fn open(&self) -> Arc<MemoryStore> {
+//!         Arc::clone(&self.store)
+//!     }
+//!
+//!     async fn elapse(&self, by: Duration) {
+//!         self.clock.advance(by);
+//!     }
+//!
+//!     async fn rewind(&self, by: Duration) {
+//!         let now = self.clock.now().as_millis();
+//!         self.clock.set(Timestamp::from_millis(now - millis(by)));
+//!     }
+//! }
+//!
+//! exactly_conformance::store_suite!(Memory);
 //! ```
 //!
 //! Nothing here sleeps until a lease ends: [`elapse`](StoreHarness::elapse) moves a manual clock, or the rows. The only

@@ -37,7 +37,10 @@ fn main() -> ExitCode {
             eprintln!("exactly-crash: {failure}");
             ExitCode::from(EXIT_FAILED)
         }
-        None => ExitCode::from(EXIT_INTERRUPTED),
+        None => {
+            eprintln!("exactly-crash: interrupted");
+            ExitCode::from(EXIT_INTERRUPTED)
+        }
     }
 }
 

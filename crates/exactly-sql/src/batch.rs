@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, Verdict};
+use exactly::gate::{Gate, Passage};
+use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, Token, Verdict};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// The most steps in one batch.
@@ -24,6 +25,7 @@ pub(crate) enum Step {
     Begin {
         call: Call,
         reply: oneshot::Sender<Result<Verdict, StoreError>>,
+        turn: Turn,
     },
     Peek {
         call: Call,
@@ -32,8 +34,15 @@ pub(crate) enum Step {
     Write {
         write: Write,
         reply: oneshot::Sender<Result<Fenced, StoreError>>,
+        /// Held if the write gives back what a begin claimed.
+        #[expect(dead_code, reason = "it is held until the write is done, and never looked at")]
+        turn: Option<Turn>,
     },
 }
+
+/// Held from a begin until its claim was heard of or given back. A begin of the same call value waits for that: it would
+/// find the claim by its token, and then lose it to the giving back.
+pub(crate) type Turn = Arc<Passage<Token>>;
 
 /// A fenced write.
 #[derive(Clone, Debug)]
@@ -56,6 +65,15 @@ impl Write {
 }
 
 impl Step {
+    /// Frees a claim that nobody heard of, so nobody acted on it.
+    pub(crate) fn give_back(claim: Claim, turn: Option<Turn>) -> Self {
+        Self::Write {
+            write: Write::Abandon { claim },
+            reply: oneshot::channel().0,
+            turn,
+        }
+    }
+
     pub(crate) fn id(&self) -> &CallId {
         match self {
             Self::Begin { call, .. } | Self::Peek { call, .. } => call.id(),
@@ -73,6 +91,7 @@ pub(crate) trait Flush: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Batcher {
     queue: mpsc::Sender<Step>,
+    turns: Gate<Token>,
 }
 
 impl Batcher {
@@ -85,20 +104,23 @@ impl Batcher {
         for _ in 0..flushers {
             tokio::spawn(run(Arc::clone(&flush), Arc::clone(&steps), batch_max));
         }
-        Self { queue }
+        Self {
+            queue,
+            turns: Gate::default(),
+        }
     }
 
     pub(crate) async fn begin(&self, call: &Call) -> Result<Verdict, StoreError> {
+        let turn = Arc::new(self.turns.enter(&call.token()).await);
         let (reply, answer) = oneshot::channel();
         let mut begun = Begun {
             answer,
             queue: &self.queue,
+            turn: Arc::clone(&turn),
         };
+        let call = call.clone();
         self.queue
-            .send(Step::Begin {
-                call: call.clone(),
-                reply,
-            })
+            .send(Step::Begin { call, reply, turn })
             .await
             .map_err(|_| gone())?;
         (&mut begun.answer).await.map_err(|_| gone())?
@@ -113,7 +135,12 @@ impl Batcher {
     }
 
     pub(crate) async fn write(&self, write: Write) -> Result<Fenced, StoreError> {
-        self.ask(|reply| Step::Write { write, reply }).await
+        self.ask(|reply| Step::Write {
+            write,
+            reply,
+            turn: None,
+        })
+        .await
     }
 
     async fn ask<T>(&self, step: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Step) -> Result<T, StoreError> {
@@ -128,6 +155,7 @@ impl Batcher {
 struct Begun<'q> {
     answer: oneshot::Receiver<Result<Verdict, StoreError>>,
     queue: &'q mpsc::Sender<Step>,
+    turn: Turn,
 }
 
 impl Drop for Begun<'_> {
@@ -136,11 +164,7 @@ impl Drop for Begun<'_> {
         let Ok(Ok(Verdict::Run(claim))) = self.answer.try_recv() else {
             return;
         };
-        let (reply, _) = oneshot::channel();
-        let step = Step::Write {
-            write: Write::Abandon { claim },
-            reply,
-        };
+        let step = Step::give_back(claim, Some(Arc::clone(&self.turn)));
         if let Err(mpsc::error::TrySendError::Full(step)) = self.queue.try_send(step) {
             let queue = self.queue.clone();
             // Outside a runtime nothing is carried out any more, and the lease decides.

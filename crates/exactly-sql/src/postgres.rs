@@ -32,6 +32,7 @@ use sqlx::PgPool;
 use self::listen::Listener;
 use self::sql::Sql;
 use self::sweep::Sweeper;
+use self::transactional::Defaults;
 use crate::batch::{Batcher, Write};
 
 pub use self::builder::{PgStoreBuilder, migrations_sql};
@@ -58,8 +59,7 @@ pub struct PgStore {
     batcher: Batcher,
     wakeups: Wakeups,
     sweeper: Arc<Sweeper>,
-    /// What a caller's transaction gets back once it holds its row.
-    lock_timeout: Arc<str>,
+    defaults: Arc<Defaults>,
     table: Arc<str>,
     _listener: Arc<Listener>,
 }

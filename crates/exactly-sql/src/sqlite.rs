@@ -33,6 +33,7 @@ mod flush;
 mod inspect;
 mod migrate;
 mod settings;
+mod sweep;
 mod table;
 mod tx;
 
@@ -51,11 +52,7 @@ pub use self::builder::SqliteStoreBuilder;
 use self::database::Database;
 pub use self::tx::WriteTx;
 use crate::batch::{Batcher, Write};
-use crate::error::failed;
 use crate::name::Name;
-
-/// How many records a sweep deletes before it lets others write.
-const SWEEP_CHUNK: u32 = 64;
 
 /// Keeps records in a SQLite database.
 ///
@@ -105,30 +102,6 @@ impl SqliteStore {
     pub fn wake(&self, id: &CallId) {
         self.database.wakeups.wake(id);
     }
-
-    async fn sweep_now(&self, limit: u32) -> Result<u32, StoreError> {
-        let mut swept = 0;
-        while swept < limit {
-            let chunk = SWEEP_CHUNK.min(limit - swept);
-            // Taken anew for every chunk, so that a sweep of millions never makes a caller wait for more than one.
-            let mut turn = self.database.turn.lock().await;
-            let mut connection = self.database.take(&mut turn).await?;
-            match self.database.sweep(&mut connection, chunk).await {
-                Ok(deleted) => {
-                    turn.put_back(connection);
-                    swept += deleted;
-                    if deleted < chunk {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    database::recover(&mut turn, connection, &error).await;
-                    return Err(failed("sweep records")(error));
-                }
-            }
-        }
-        Ok(swept)
-    }
 }
 
 impl Store for SqliteStore {
@@ -164,7 +137,7 @@ impl Store for SqliteStore {
     }
 
     fn sweep(&self, limit: u32) -> Reply<'_, u32> {
-        Box::pin(self.sweep_now(limit))
+        Box::pin(self.database.sweep(limit))
     }
 
     fn watch(&self, id: &CallId) -> Watch {

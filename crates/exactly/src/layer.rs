@@ -57,10 +57,11 @@ pub use self::reply::{IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETRYABLE, IDEMPOTENCY_ST
 use self::request::Keyed;
 use self::route::Route;
 pub use self::seal::KeyRing;
+use self::transaction::Transactions;
 pub use self::transaction::TxSlot;
-use self::transaction::{Gate, Transactions};
+use crate::gate::Gate;
 use crate::once::{Ending, Once};
-use crate::{Claim, Fenced, Key, Store, StoreError, telemetry};
+use crate::{CallId, Claim, Fenced, Key, Store, StoreError, telemetry};
 
 /// Makes the requests of a service safe to repeat. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -103,7 +104,9 @@ struct Shared {
     render: Render,
     settle_link: Option<Arc<str>>,
     tasks: TaskTracker,
-    gate: Gate,
+    /// Duplicates of a transaction wait here, in memory, so that at most one connection per process ever waits inside
+    /// the database for a key.
+    gate: Gate<CallId>,
 }
 
 impl IdempotencyLayer {

@@ -8,6 +8,7 @@ pub mod clock;
 mod digest;
 mod error;
 pub mod fingerprint;
+pub mod gate;
 pub mod key;
 #[cfg(feature = "layer")]
 pub mod layer;

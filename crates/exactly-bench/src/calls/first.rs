@@ -98,7 +98,14 @@ async fn compare(
     let database = bench.postgres()?;
     let mut sides = Vec::new();
     for (name, app) in apps {
-        let side = Side::start(name, app, clients, Keys::Fresh, Expected::Executions, database.postmaster);
+        let side = Side::start(
+            name,
+            app,
+            clients,
+            Keys::Fresh,
+            Expected::Executions,
+            database.postmaster,
+        );
         sides.push(side.await?);
     }
     database.settle().await?;

@@ -14,7 +14,11 @@ const SERIES: u32 = 2;
 const COST_MAX: f64 = 1.5;
 
 pub(super) async fn run(bench: &Bench) -> Result<Vec<Finding>> {
-    let (few, many) = if bench.quick { (10_000, 100_000) } else { (100_000, 10_000_000) };
+    let (few, many) = if bench.quick {
+        (10_000, 100_000)
+    } else {
+        (100_000, 10_000_000)
+    };
     let database = bench.postgres()?;
     let mut places = Vec::new();
     let mut sides = Vec::new();

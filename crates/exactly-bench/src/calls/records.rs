@@ -34,7 +34,9 @@ pub(super) async fn multiply(
     if database.execute(is_there).await? != 1 {
         return Err("the first record is not where the layout of ids puts it".into());
     }
-    database.execute(format!("alter table {table} drop constraint calls_pkey")).await?;
+    database
+        .execute(format!("alter table {table} drop constraint calls_pkey"))
+        .await?;
     let mut from = 1;
     while from < count {
         let to = (from + CHUNK).min(count);
@@ -50,14 +52,20 @@ pub(super) async fn multiply(
         eprintln!("  {to} of {count} records made");
         from = to;
     }
-    database.execute(format!("alter table {table} add constraint calls_pkey primary key (id)")).await?;
+    database
+        .execute(format!(
+            "alter table {table} add constraint calls_pkey primary key (id)"
+        ))
+        .await?;
     database.execute(format!("vacuum analyze {table}")).await?;
     Ok(())
 }
 
 /// The id of a call in SQL: the hash of tag, principal, operation and key, each behind its length.
 fn id_sql(key: &str) -> String {
-    let prefix: String = id_prefix().iter().map(|byte| format!("{byte:02x}")).collect();
+    let prefix = id_prefix()
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     format!("sha256('\\x{prefix}'::bytea || int8send(octet_length({key})) || convert_to({key}, 'UTF8'))")
 }
 

@@ -26,7 +26,15 @@ pub(super) async fn memory(bench: &Bench) -> Result<Vec<Finding>> {
         terms: Terms::default(),
     };
     let mut sides = [
-        Side::start("axum handler alone", &App::Bare, CLIENTS, REPLAYED, Expected::Executions, None).await?,
+        Side::start(
+            "axum handler alone",
+            &App::Bare,
+            CLIENTS,
+            REPLAYED,
+            Expected::Executions,
+            None,
+        )
+        .await?,
         Side::start("layer, replayed", &layer, CLIENTS, REPLAYED, Expected::Replays, None).await?,
     ];
     for side in &mut sides {
@@ -40,7 +48,10 @@ pub(super) async fn memory(bench: &Bench) -> Result<Vec<Finding>> {
 /// The same from PostgreSQL, against the one statement that a replay cannot do without.
 pub(super) async fn postgres(bench: &Bench) -> Result<Vec<Finding>> {
     let database = bench.postgres()?;
-    let (theirs, ours) = (database.fresh("replay_select").await?, database.fresh("replay_layer").await?);
+    let (theirs, ours) = (
+        database.fresh("replay_select").await?,
+        database.fresh("replay_layer").await?,
+    );
     let select = App::Handwritten {
         place: theirs.clone(),
         style: Style::SelectFirst,
@@ -51,8 +62,24 @@ pub(super) async fn postgres(bench: &Bench) -> Result<Vec<Finding>> {
     };
     let postmaster = database.postmaster;
     let mut sides = [
-        Side::start("select by primary key", &select, CLIENTS, REPLAYED, Expected::Replays, postmaster).await?,
-        Side::start("layer, replayed", &layer, CLIENTS, REPLAYED, Expected::Replays, postmaster).await?,
+        Side::start(
+            "select by primary key",
+            &select,
+            CLIENTS,
+            REPLAYED,
+            Expected::Replays,
+            postmaster,
+        )
+        .await?,
+        Side::start(
+            "layer, replayed",
+            &layer,
+            CLIENTS,
+            REPLAYED,
+            Expected::Replays,
+            postmaster,
+        )
+        .await?,
     ];
     for side in &mut sides {
         side.clients.fill(SERIES, KEYS).await?;
@@ -64,5 +91,10 @@ pub(super) async fn postgres(bench: &Bench) -> Result<Vec<Finding>> {
         database.drop(place).await?;
     }
     let what = format!("a replay from PostgreSQL, {CLIENTS} clients, pool of 8");
-    Ok(vec![Finding::throughput(POSTGRES, &what, Wanted::AtLeast(1.0), courses)])
+    Ok(vec![Finding::throughput(
+        POSTGRES,
+        &what,
+        Wanted::AtLeast(1.0),
+        courses,
+    )])
 }

@@ -15,10 +15,7 @@ use crate::versus::{Expected, Ratio, Side};
 pub(super) const NAME: &str = "soak";
 
 const CLIENTS: usize = 16;
-const KEYS: Keys = Keys::Mixed {
-    series: 4,
-    count: 1000,
-};
+const KEYS: Keys = Keys::Mixed { series: 4, count: 1000 };
 const MINUTES: u32 = 10;
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -29,7 +26,11 @@ const GROWTH_MAX: f64 = 1.10;
 const KEEP_S: u64 = 5;
 
 pub(super) async fn run(bench: &Bench) -> Result<Vec<Finding>> {
-    let duration = if bench.quick { Duration::from_secs(20) } else { Duration::from_mins(MINUTES.into()) };
+    let duration = if bench.quick {
+        Duration::from_secs(20)
+    } else {
+        Duration::from_mins(MINUTES.into())
+    };
     let database = bench.postgres()?;
     let place = database.fresh("soak").await?;
     let folder = tempfile::tempdir_in(&bench.folder)?;
@@ -53,7 +54,11 @@ pub(super) async fn run(bench: &Bench) -> Result<Vec<Finding>> {
     drop([memory, sqlite, postgres]);
     database.drop(&place).await?;
     let names = ["memory", "SQLite", "PostgreSQL"];
-    Ok(names.into_iter().zip(watched).map(|(name, sizes)| finding(name, &sizes, duration)).collect())
+    Ok(names
+        .into_iter()
+        .zip(watched)
+        .map(|(name, sizes)| finding(name, &sizes, duration))
+        .collect())
 }
 
 async fn start(name: &str, records: Records, keep_s: u64) -> Result<Side> {
@@ -61,7 +66,15 @@ async fn start(name: &str, records: Records, keep_s: u64) -> Result<Side> {
         keep_s,
         ..Terms::default()
     };
-    Side::start(name, &App::Leased { records, terms }, CLIENTS, KEYS, Expected::Either, None).await
+    Side::start(
+        name,
+        &App::Leased { records, terms },
+        CLIENTS,
+        KEYS,
+        Expected::Either,
+        None,
+    )
+    .await
 }
 
 async fn drive(side: &mut Side, duration: Duration) -> Result<Tally> {
@@ -90,8 +103,10 @@ async fn watch(pids: [Pid; 3], duration: Duration) -> Result<[Vec<u64>; 3]> {
         for (pid, sizes) in pids.iter().zip(&mut sizes) {
             sizes.push(pid.resident()?);
         }
-        if sizes[0].len() % 30 == 0 {
-            let now = sizes.each_ref().map(|sizes| format!("{:.1}", mib(*sizes.last().unwrap_or(&0))));
+        if sizes[0].len().is_multiple_of(30) {
+            let now = sizes
+                .each_ref()
+                .map(|sizes| format!("{:.1}", mib(*sizes.last().unwrap_or(&0))));
             eprintln!("  {:>4} s  {} MiB", started.elapsed().as_secs(), now.join(" / "));
         }
     }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Bench, records};
-use crate::Result;
 use crate::load::{Keys, ask};
 use crate::report::{Finding, Wanted};
 use crate::serve::{App, Records, Terms};
 use crate::versus::{Course, Expected, Side, Turn, turn};
+use crate::{Result, machine};
 
 pub(super) const NAME: &str = "sweep";
 
@@ -29,7 +29,14 @@ pub(super) async fn run(bench: &Bench) -> Result<Vec<Finding>> {
         records: Records::Postgres(place.clone()),
         terms: Terms::default(),
     };
-    let start = Side::start("layer", &app, CLIENTS, Keys::Fresh, Expected::Executions, database.postmaster);
+    let start = Side::start(
+        "layer",
+        &app,
+        CLIENTS,
+        Keys::Fresh,
+        Expected::Executions,
+        database.postmaster,
+    );
     let mut side = start.await?;
     side.clients.fill(SERIES, 1).await?;
     // One more than is swept: the first one was made by a request and is kept.
@@ -41,8 +48,11 @@ pub(super) async fn run(bench: &Bench) -> Result<Vec<Finding>> {
     let mut swept = course("during a sweep");
     let per_round = expired / u64::from(bench.pace.rounds);
     for round in 1..=bench.pace.rounds {
+        machine::calm(bench.pace.patience).await?;
         side.keys = Keys::Fresh;
-        quiet.turns.push(shown(round, "no sweep", turn(&mut side, bench.pace.round).await?));
+        quiet
+            .turns
+            .push(shown(round, "no sweep", turn(&mut side, bench.pace.round).await?));
         let during = turn_during_sweep(&mut side, per_round).await?;
         swept.turns.push(shown(round, "during a sweep", during));
     }

@@ -51,7 +51,10 @@ pub(super) async fn run(bench: &Bench) -> Result<Vec<Finding>> {
     let database = bench.postgres()?;
     let place = database.fresh("waiters").await?;
     let mut findings = Vec::new();
-    for (name, records) in [("memory", Records::Memory), ("PostgreSQL", Records::Postgres(place.clone()))] {
+    for (name, records) in [
+        ("memory", Records::Memory),
+        ("PostgreSQL", Records::Postgres(place.clone())),
+    ] {
         // Beyond the limit nobody waits.
         let ours = observe(&App::Leased { records, terms }, count, count / 100).await?;
         findings.push(finding(name, count, &bare, &ours));
@@ -91,7 +94,7 @@ async fn observe(app: &App, count: usize, excess: usize) -> Result<Observed> {
     let waiting = server.pid.resident()?;
     let cpu = server.pid.cpu()?;
     sleep(WATCHED).await;
-    let watched_cpu = (server.pid.cpu()? - cpu).as_secs_f64() / WATCHED.as_secs_f64();
+    let watched_cpu = server.pid.cpu()?.saturating_sub(cpu).as_secs_f64() / WATCHED.as_secs_f64();
 
     ask(server.address, "/release").await?;
     let released = Instant::now();
@@ -99,7 +102,12 @@ async fn observe(app: &App, count: usize, excess: usize) -> Result<Observed> {
     let mut first: Option<Vec<u8>> = None;
     while !answers.is_empty() {
         let (status, connection) = next(&mut answers).await?;
-        let body = connection.answered().split(|byte| *byte == b'{').nth(1).unwrap_or_default().to_vec();
+        let body = connection
+            .answered()
+            .split(|byte| *byte == b'{')
+            .nth(1)
+            .unwrap_or_default()
+            .to_vec();
         let same = is_bare || *first.get_or_insert_with(|| body.clone()) == body;
         if status != 201 || !same {
             return Err(format!("a waiter was answered {status} with another answer than the first").into());
@@ -125,7 +133,9 @@ async fn observe(app: &App, count: usize, excess: usize) -> Result<Observed> {
 
 async fn next(answers: &mut JoinSet<Result<(u16, Connection)>>) -> Result<(u16, Connection)> {
     let answered = timeout(ANSWER_WITHIN, answers.join_next()).await;
-    answered.map_err(|_| "a waiter got no answer in time")?.ok_or("nobody waits")??
+    answered
+        .map_err(|_| "a waiter got no answer in time")?
+        .ok_or("nobody waits")??
 }
 
 fn finding(name: &str, count: usize, bare: &Observed, ours: &Observed) -> Finding {
@@ -153,7 +163,10 @@ fn finding(name: &str, count: usize, bare: &Observed, ours: &Observed) -> Findin
         notes: vec![
             describe("bare", bare),
             describe(name, ours),
-            format!("{} duplicates beyond the limit of {count} waiters were told 409 at once", ours.refused),
+            format!(
+                "{} duplicates beyond the limit of {count} waiters were told 409 at once",
+                ours.refused
+            ),
         ],
         courses: Vec::new(),
     }

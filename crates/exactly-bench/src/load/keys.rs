@@ -44,8 +44,9 @@ impl Keys {
                 write_fresh(key);
             }
             Self::Mixed { .. } if fastrand::u8(..4) == 0 => write_fresh(key),
-            Self::Mixed { series, count } => write_known(*series, fastrand::u64(..*count), key),
-            Self::Known { series, count } => write_known(*series, fastrand::u64(..*count), key),
+            Self::Mixed { series, count } | Self::Known { series, count } => {
+                write_known(*series, fastrand::u64(..*count), key);
+            }
             Self::Each { series, count, next } => {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= *count {
@@ -90,7 +91,8 @@ mod tests {
 
     fn next(keys: &mut Keys) -> Option<String> {
         let mut key = [b'?'; KEY_LEN];
-        keys.write_next(&mut key).then(|| String::from_utf8(key.to_vec()).unwrap())
+        keys.write_next(&mut key)
+            .then(|| String::from_utf8(key.to_vec()).unwrap())
     }
 
     #[test]

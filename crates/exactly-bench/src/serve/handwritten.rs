@@ -84,7 +84,9 @@ async fn protect(State(keys): State<Keys>, request: Request, next: Next) -> Resp
     let Some(key) = key_of(request.headers()) else {
         return next.run(request).await;
     };
-    keys.run(&key, request, next).await.unwrap_or_else(|error| unavailable(&error))
+    keys.run(&key, request, next)
+        .await
+        .unwrap_or_else(|error| unavailable(&error))
 }
 
 impl Keys {
@@ -104,7 +106,8 @@ impl Keys {
         let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
         let (parts, body) = answer.into_parts();
         let body = body::to_bytes(body, BODY_MAX).await?;
-        self.complete(key, parts.status, &stored_headers(&parts.headers)?, &body).await?;
+        self.complete(key, parts.status, &stored_headers(&parts.headers)?, &body)
+            .await?;
         Ok(Response::from_parts(parts, Body::from(body)))
     }
 
@@ -141,7 +144,9 @@ async fn pay_in_one_transaction(
     headers: HeaderMap,
     body: body::Bytes,
 ) -> Response {
-    pay_once(&pool, &desk, &headers, &body).await.unwrap_or_else(|error| unavailable(&error))
+    pay_once(&pool, &desk, &headers, &body)
+        .await
+        .unwrap_or_else(|error| unavailable(&error))
 }
 
 async fn pay_once(pool: &PgPool, desk: &Desk, headers: &HeaderMap, body: &[u8]) -> Result<Response> {
@@ -150,14 +155,20 @@ async fn pay_once(pool: &PgPool, desk: &Desk, headers: &HeaderMap, body: &[u8]) 
     };
     let fingerprint = Sha256::digest(body);
     let mut tx = pool.begin().await?;
-    let claimed = sqlx::query(CLAIM).bind(&key).bind(&*fingerprint).execute(&mut *tx).await?;
+    let claimed = sqlx::query(CLAIM)
+        .bind(&key)
+        .bind(&*fingerprint)
+        .execute(&mut *tx)
+        .await?;
     if claimed.rows_affected() == 0 {
         let found = find(&mut tx, &key, &fingerprint).await?;
         return Ok(found.unwrap_or_else(|| StatusCode::CONFLICT.into_response()));
     }
     let payment: Payment = serde_json::from_slice(body)?;
     book(&mut tx, &payment).await?;
-    let (parts, body) = (StatusCode::CREATED, Json(desk.take(payment))).into_response().into_parts();
+    let (parts, body) = (StatusCode::CREATED, Json(desk.take(payment)))
+        .into_response()
+        .into_parts();
     let body = body::to_bytes(body, BODY_MAX).await?;
     sqlx::query(COMPLETE)
         .bind(&key)

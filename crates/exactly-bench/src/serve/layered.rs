@@ -27,9 +27,12 @@ const SWEEP_STEP: u32 = 1000;
 pub(super) async fn leased(desk: Desk, records: &Records, terms: Terms) -> Result<Router> {
     let store: Arc<dyn Store> = match records {
         Records::Memory => Arc::new(MemoryStore::new()),
-        Records::Sqlite { path, group_commit } => {
-            Arc::new(SqliteStoreBuilder::at(path)?.group_commit(*group_commit).start().await?)
-        }
+        Records::Sqlite { path, group_commit } => Arc::new(
+            SqliteStoreBuilder::at(path)?
+                .group_commit(*group_commit)
+                .start()
+                .await?,
+        ),
         Records::Postgres(place) => Arc::new(postgres(place).await?),
     };
     let policy = Policy::playbook()
@@ -55,7 +58,10 @@ pub(super) async fn transactional(desk: Desk, place: &Place) -> Result<Router> {
         .principal(principal())
         .policy(Policy::playbook().guarantee(Guarantee::Transactional))
         .build()?;
-    let payments = Router::new().route("/payments", post(pay)).with_state(desk.clone()).layer(layer);
+    let payments = Router::new()
+        .route("/payments", post(pay))
+        .with_state(desk.clone())
+        .layer(layer);
     Ok(payments.merge(handler::controls(desk)))
 }
 

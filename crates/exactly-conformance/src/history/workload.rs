@@ -38,7 +38,7 @@ pub(crate) const KEEP: Keep = Keep::For(Duration::from_mins(100));
 
 impl Workload {
     /// Makes the history of `seed` on fresh keys, with transactions in it if there is a way to carry them out.
-    pub(crate) async fn run<H: StoreHarness>(
+    pub async fn run<H: StoreHarness>(
         self,
         harness: &Arc<H>,
         seed: u64,
@@ -74,7 +74,7 @@ impl Workload {
 }
 
 /// Carries out a transaction.
-pub(crate) type Transact<S> = for<'a> fn(&'a S, &'a Step) -> BoxFuture<'a, Answer>;
+pub type Transact<S> = for<'a> fn(&'a S, &'a Step) -> BoxFuture<'a, Answer>;
 
 /// What callers have in common.
 struct Shared {

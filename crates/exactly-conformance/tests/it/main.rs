@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod checker;
 mod flaw;
 mod flawed;
 mod found_by;

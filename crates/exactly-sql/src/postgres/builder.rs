@@ -13,6 +13,7 @@ use super::schema::{self, Place};
 use super::session::Sessions;
 use super::sql::Sql;
 use super::sweep::{SWEEP_BATCH, Sweeper};
+use super::transactional::Defaults;
 use super::{PgStore, checks};
 use crate::batch::{BATCH_MAX, Batcher};
 use crate::error::failed;
@@ -111,7 +112,7 @@ impl PgStoreBuilder {
         };
         let sessions = Sessions::new(self.pool.clone());
         let preparing = prepare(&self.pool, &sessions, &place, self.migrate, self.accept_unsafe);
-        let (lock_timeout, channel) = tokio::time::timeout(START_TIMEOUT, preparing).await.map_err(|_| {
+        let (defaults, channel) = tokio::time::timeout(START_TIMEOUT, preparing).await.map_err(|_| {
             let context = format!("start on PostgreSQL: no answer within {} s", START_TIMEOUT.as_secs());
             StoreError::new(StoreErrorKind::Unavailable, context)
         })??;
@@ -131,7 +132,7 @@ impl PgStoreBuilder {
             pool: self.pool,
             sql,
             wakeups,
-            lock_timeout: lock_timeout.into(),
+            defaults: Arc::new(defaults),
             table: place.readable().into(),
         })
     }
@@ -147,32 +148,27 @@ pub fn migrations_sql(schema: &Name, table: &Name) -> String {
     .script()
 }
 
-/// Checks both kinds of connection, since a pool may set up its own in its own way. Returns the pool's lock timeout and
-/// the channel of notifications about the table.
+/// Checks both kinds of connection, since a pool may set up its own in its own way. Returns what the
+/// pool's sessions start with, and the channel of notifications about the table.
 async fn prepare(
     pool: &PgPool,
     sessions: &Sessions,
     place: &Place,
     migrate: bool,
     accept_unsafe: bool,
-) -> Result<(String, Arc<str>), StoreError> {
+) -> Result<(Defaults, Arc<str>), StoreError> {
     let mut conn = pool.acquire().await.map_err(failed("connect to PostgreSQL"))?;
     checks::check_server(&mut conn, accept_unsafe).await?;
     schema::prepare(&mut conn, place, migrate).await?;
     checks::check_table(&mut conn, place, accept_unsafe).await?;
-    let lock_timeout = lock_timeout(&mut conn).await.map_err(failed("read lock_timeout"))?;
+    let defaults = Defaults::read(&mut conn)
+        .await
+        .map_err(failed("read session defaults"))?;
     let mut own = sessions.take().await.map_err(failed("connect to PostgreSQL"))?;
     checks::check_server(&mut own, accept_unsafe).await?;
     let channel = channel(&mut own, place).await.map_err(failed("read the table's oid"))?;
     sessions.give_back(own);
-    Ok((lock_timeout, channel))
-}
-
-async fn lock_timeout(conn: &mut PgConnection) -> Result<String, sqlx::Error> {
-    sqlx::query("select current_setting('lock_timeout')")
-        .fetch_one(conn)
-        .await?
-        .try_get(0)
+    Ok((defaults, channel))
 }
 
 /// By the table's oid and not by its name: two names together can be too long for a channel's.

@@ -2,7 +2,6 @@
 
 use exactly::{CallId, StoreError, StoreErrorKind, Verdict};
 use sqlx::PgConnection;
-use tokio::sync::oneshot;
 
 use super::flush::PgFlush;
 use super::listen::notify;
@@ -71,13 +70,9 @@ fn answer(step: Step, answer: Answer) -> Option<Step> {
         (Step::Write { reply, .. }, Answer::Failed(error)) => drop(reply.send(Err(error))),
         (Step::Peek { reply, .. }, Answer::Peeked(verdict)) => drop(reply.send(Ok(verdict))),
         (Step::Write { reply, .. }, Answer::Fenced(fenced)) => drop(reply.send(Ok(fenced))),
-        (Step::Begin { reply, .. }, Answer::Begun(verdict)) => {
+        (Step::Begin { reply, turn, .. }, Answer::Begun(verdict)) => {
             if let Err(Ok(Verdict::Run(claim))) = reply.send(Ok(verdict)) {
-                let (reply, _) = oneshot::channel();
-                return Some(Step::Write {
-                    write: Write::Abandon { claim },
-                    reply,
-                });
+                return Some(Step::give_back(claim, Some(turn)));
             }
         }
         (step, answer) => unreachable!("the answer to {step:?} is {answer:?}"),

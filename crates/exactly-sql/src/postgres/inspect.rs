@@ -12,6 +12,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use super::PgStore;
 use super::row::{PgTime, StoredRecord};
 use super::session::{acquire, within};
+use super::sql::NOW;
 use crate::error::failed;
 
 /// How long a look may take: one by phase may read the whole table.
@@ -19,7 +20,7 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// As in [`RECORD`](super::row::RECORD), but an outcome's length instead of the outcome: people are shown how large
 /// answers are, and a page of large ones must not travel for that.
-const VIEW: &str = "date_trunc('milliseconds', clock_timestamp()), c.id, c.principal, c.operation, c.key, c.created_at,
+const VIEW: &str = "c.id, c.principal, c.operation, c.key, c.created_at,
     octet_length(c.outcome), c.fingerprint, c.token, c.attempt, c.state, c.lease_ms, c.lease_until, c.on_lost,
     ''::bytea, c.expires_at, c.waited";
 
@@ -48,7 +49,7 @@ impl Inspect for PgStore {
 
 impl PgStore {
     fn select(&self) -> QueryBuilder<Postgres> {
-        QueryBuilder::new(format!("select {VIEW} from {} c", self.sql.table))
+        QueryBuilder::new(format!("select {NOW}, {VIEW} from {} c", self.sql.table))
     }
 
     async fn look(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<CallView>, sqlx::Error> {
@@ -69,17 +70,14 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &Filter) {
     if let Some(principal) = &filter.principal {
         query.push(" and c.principal = ").push_bind(principal.clone());
     }
-    query.push(match filter.phase {
-        None => "",
-        Some(Phase::Done) => " and c.state = 1",
-        Some(Phase::InFlight) => " and c.state = 0 and c.lease_until > date_trunc('milliseconds', clock_timestamp())",
-        Some(Phase::InDoubt) => {
-            " and c.state = 0 and c.lease_until <= date_trunc('milliseconds', clock_timestamp()) and c.on_lost = 0"
-        }
-        Some(Phase::Lost) => {
-            " and c.state = 0 and c.lease_until <= date_trunc('milliseconds', clock_timestamp()) and c.on_lost = 1"
-        }
-    });
+    if let Some(phase) = filter.phase {
+        query.push(match phase {
+            Phase::Done => " and c.state = 1".to_owned(),
+            Phase::InFlight => format!(" and c.state = 0 and c.lease_until > {NOW}"),
+            Phase::InDoubt => format!(" and c.state = 0 and c.lease_until <= {NOW} and c.on_lost = 0"),
+            Phase::Lost => format!(" and c.state = 0 and c.lease_until <= {NOW} and c.on_lost = 1"),
+        });
+    }
 }
 
 fn page(mut calls: Vec<CallView>, limit: u32) -> Page {

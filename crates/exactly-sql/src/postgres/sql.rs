@@ -1,7 +1,7 @@
 //! The statements, with the table's name in them.
 //!
-//! Prepared once per connection. `clock_timestamp()`, cut to the milliseconds that the state machine counts in, is the
-//! only time there is. Ids come sorted into every statement that locks rows, so that two of them never wait for each
+//! Prepared once per connection. `clock_timestamp()`, in the milliseconds that the state machine counts in, is the only
+//! time there is. Ids come sorted into every statement that locks rows, so that two of them never wait for each
 //! other.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr as _};
 use super::row::RECORD;
 use super::schema::Place;
 
-const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
+pub(super) const NOW: &str = "clock_timestamp()::timestamptz(3)";
 
 /// Every statement on one table.
 #[derive(Debug)]

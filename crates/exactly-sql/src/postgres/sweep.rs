@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 
 use super::schema::Place;
 use super::session::{BATCH_TIMEOUT, Sessions, within};
+use super::sql::NOW;
 use crate::error::failed;
 
 /// How many records one statement deletes at most.
@@ -36,8 +37,10 @@ pub(super) struct Sweeper {
 impl Sweeper {
     pub(super) fn new(sessions: Arc<Sessions>, place: &Place, batch: u32) -> Self {
         let table = place.quoted();
-        let expired = "(state = 1 and expires_at <= date_trunc('milliseconds', clock_timestamp())
-                or state = 0 and on_lost = 1 and lease_until <= clock_timestamp() - $3 * interval '1 millisecond')";
+        let expired = format!(
+            "(state = 1 and expires_at <= {NOW}
+                or state = 0 and on_lost = 1 and lease_until <= {NOW} - $3 * interval '1 millisecond')"
+        );
         // A row that someone locks is about to be taken over or completed: leave it. Asked twice, because a row can be
         // taken over between the look at it and its lock, and only the second question is put to what is then there.
         let delete = format!(

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -12,7 +13,6 @@ use tokio::time::Instant;
 use exactly::StoreError;
 use exactly::clock::Timestamp;
 use exactly::store::Wakeups;
-use exactly::store::record::LOST_KEEP;
 
 use super::clock::{ClockRow, StoreClock};
 use super::decide::{Plan, Rows};
@@ -47,6 +47,8 @@ pub(super) struct Database {
     /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn as well.
     pub(super) in_memory: bool,
     pub(super) overrides: Overrides,
+    /// How many batches were carried out, for a sweep to notice that it is not alone.
+    pub(super) batches: AtomicU64,
 }
 
 /// A connection, unless it is broken or someone gave up in the midst of using it.
@@ -167,25 +169,6 @@ impl Database {
             .execute(connection)
             .await?;
         Ok(())
-    }
-
-    /// Deletes at most `limit` records that nobody needs, in one short transaction.
-    pub(super) async fn sweep(&self, connection: &mut SqliteConnection, limit: u32) -> Result<u32, sqlx::Error> {
-        let now = self.clock.now(read_clock(connection).await?);
-        let lost_before = timestamp(now).saturating_sub(timestamp(Timestamp::from_millis(0).after(LOST_KEEP)));
-        let mut swept = 0;
-        for (sql, before) in [
-            (&self.statements.sweep_done, timestamp(now)),
-            (&self.statements.sweep_lost, lost_before),
-        ] {
-            let delete = sqlx::query(sql.clone()).bind(before).bind(i64::from(limit - swept));
-            let deleted = delete.execute(&mut *connection).await?.rows_affected();
-            swept += u32::try_from(deleted).unwrap_or(limit).min(limit - swept);
-            if swept == limit {
-                break;
-            }
-        }
-        Ok(swept)
     }
 }
 

@@ -5,9 +5,11 @@
 //! thousand of them cost no `fsync`.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use exactly::{Claim, StoreError, StoreErrorKind, Verdict};
 
@@ -18,6 +20,10 @@ use crate::error::{Shared, kind};
 
 /// The most steps that wait for this process's turn to write; what comes on top is refused, which bounds memory.
 const WAITING_MAX: usize = 16 * 1024;
+
+/// How long a batch waits for its turn before those of its steps that need none are answered on their own. Most turns are
+/// shorter, and reading twice costs more than waiting.
+const TURN_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The one flusher of a store.
 #[derive(Debug)]
@@ -68,7 +74,8 @@ impl Flush for Flusher {
         // While earlier steps wait, later ones must not overtake them: the claim that a caller gave back and claims again
         // would be given back after.
         let attended = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).attended;
-        let left = if !attended && let Ok(mut turn) = self.database.turn.try_lock() {
+        let turn = async { timeout(TURN_PATIENCE, self.database.turn.lock()).await.ok() };
+        let left = if !attended && let Some(mut turn) = turn.await {
             self.database.carry_out(&mut turn, steps, Lock::WhenNeeded).await
         } else {
             self.database.answer_by_reading(steps).await
@@ -82,7 +89,7 @@ impl Flush for Flusher {
 /// Carries out waiting steps until there are none.
 async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_max: usize) {
     loop {
-        let turn = tokio::time::timeout(TURN_WAIT_MAX, database.turn.lock()).await;
+        let turn = timeout(TURN_WAIT_MAX, database.turn.lock()).await;
         let mut steps = {
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.steps.is_empty() {
@@ -110,14 +117,13 @@ async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_
 impl Database {
     /// Carries out a batch. Returns the steps that found the lock taken and have to wait for it, unless they just did.
     async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>, lock: Lock) -> Vec<Step> {
+        self.batches.fetch_add(1, Ordering::Relaxed);
         let mut settled = self.settle(slot, steps, lock).await;
         let busy = std::mem::take(&mut settled.busy);
         // Nobody can have acted on a claim that nobody heard of.
         while !settled.unheard.is_empty() {
-            let abandon = |claim| Step::Write {
-                write: Write::Abandon { claim },
-                reply: oneshot::channel().0,
-            };
+            // No turn is needed: there is one flusher, and no later begin overtakes this.
+            let abandon = |claim| Step::give_back(claim, None);
             let steps = settled.unheard.into_iter().map(abandon).collect();
             settled = self.settle(slot, steps, Lock::AtOnce).await;
         }

@@ -9,9 +9,10 @@ use tokio_util::task::TaskTracker;
 
 use super::problem::{Problem, Refusal, Render};
 use super::route::Route;
-use super::transaction::{Gate, Transactions};
+use super::transaction::Transactions;
 use super::{Body, IdempotencyLayer, Policy, Shared};
 use crate::Store;
+use crate::gate::Gate;
 use crate::once::{Limits, Once};
 
 /// The authenticated caller: the one whose key it is. Never anything that a client can simply claim to be.

@@ -15,8 +15,9 @@ use super::body::{self, Body, BoxError, Read};
 use super::policy::{Fate, Policy, fate};
 use super::problem::Refusal;
 use super::reply::{KeyStatus, NothingHappened, label};
-use super::transaction::{OpenTx, Passage, Transactions};
+use super::transaction::{OpenTx, Transactions};
 use super::{CallInfo, Guarantee, Shared, answer};
+use crate::gate::Passage;
 use crate::once::Ending;
 use crate::{Call, CallId, Claim, Fenced, StoreError, Verdict, telemetry};
 
@@ -148,7 +149,7 @@ where
         landed(ran, &shared, &policy)
     }
 
-    async fn run_transactional(self, _passage: Passage, deadline: Instant) -> Result<Response<Body>, S::Error> {
+    async fn run_transactional(self, _passage: Passage<CallId>, deadline: Instant) -> Result<Response<Body>, S::Error> {
         let _running = telemetry::Running::start();
         let Self {
             shared,
@@ -212,7 +213,7 @@ where
 
 impl Shared {
     /// Waits in memory until this process may ask the database for the call, unless its outcome is known before.
-    async fn pass(&self, call: &Call, deadline: Instant) -> Result<Result<Passage, Verdict>, StoreError> {
+    async fn pass(&self, call: &Call, deadline: Instant) -> Result<Result<Passage<CallId>, Verdict>, StoreError> {
         // A leased attempt in flight is left to `begin_in`, which knows its remaining time.
         let known = |verdict: Option<Verdict>| verdict.filter(|verdict| !matches!(verdict, Verdict::InFlight { .. }));
         if let Some(verdict) = known(self.once.peek(call).await?) {

@@ -1,16 +1,14 @@
 //! The handler's transaction, on its way from the store to the handler and back.
 
-use std::collections::HashMap;
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Extensions;
-use tokio::sync::OwnedMutexGuard;
 
 use crate::store::Reply;
-use crate::{Call, CallId, Claim, Fenced, Keep, TransactionalStore, Verdict};
+use crate::{Call, Claim, Fenced, Keep, TransactionalStore, Verdict};
 
 /// Where the handler finds its open transaction: in the request's extensions.
 ///
@@ -150,65 +148,5 @@ impl<S: TransactionalStore> OpenTx for StoreTx<S> {
                 None => Ok(()),
             }
         })
-    }
-}
-
-/// Lets one transaction per call run in this process. Duplicates wait here, in memory, so that at most one connection
-/// per process ever waits inside the database for a key.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Gate {
-    // A std mutex, since it is held for a map operation only.
-    doors: Arc<Mutex<HashMap<CallId, Arc<tokio::sync::Mutex<()>>>>>,
-}
-
-impl Gate {
-    /// The passage, if no other transaction for `id` is under way here.
-    pub(super) fn try_enter(&self, id: &CallId) -> Option<Passage> {
-        let inside = self.door(id).try_lock_owned().ok()?;
-        Some(Passage {
-            id: *id,
-            gate: self.clone(),
-            inside: Some(inside),
-        })
-    }
-
-    /// Waits until no other transaction for `id` is under way here.
-    pub(super) async fn enter(&self, id: &CallId) -> Passage {
-        let mut passage = Passage {
-            id: *id,
-            gate: self.clone(),
-            inside: None,
-        };
-        passage.inside = Some(self.door(id).lock_owned().await);
-        passage
-    }
-
-    fn door(&self, id: &CallId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(doors.entry(*id).or_default())
-    }
-}
-
-/// The right to run; dropping it lets the next one in.
-pub(super) struct Passage {
-    id: CallId,
-    gate: Gate,
-    inside: Option<OwnedMutexGuard<()>>,
-}
-
-impl Drop for Passage {
-    fn drop(&mut self) {
-        let mut doors = self.gate.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        self.inside.take();
-        // Whoever waits holds the door too: the map's and nobody else's means that it leads nowhere.
-        if doors.get(&self.id).is_some_and(|door| Arc::strong_count(door) == 1) {
-            doors.remove(&self.id);
-        }
-    }
-}
-
-impl fmt::Debug for Passage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Passage").field("id", &self.id).finish_non_exhaustive()
     }
 }
