@@ -22,7 +22,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(app: &App) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        // Not by its path, where another build may have put another program by now.
+        let mut child = Command::new("/proc/self/exe")
             .arg("serve")
             .arg(serde_json::to_string(app)?)
             .stdin(Stdio::piped())

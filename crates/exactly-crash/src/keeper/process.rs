@@ -35,8 +35,8 @@ impl Victim {
         let Keeper { cell, place, port, .. } = keeper;
         let log = place.folder.join(format!("victim-{port}.log"));
         let errors = OpenOptions::new().append(true).create(true).open(&log);
-        let program = std::env::current_exe().map_err(failed("find own program"))?;
-        let mut command = Command::new(program);
+        // Not by its path, where another build may have put another program by now.
+        let mut command = Command::new("/proc/self/exe");
         command
             .args([
                 "victim",
