@@ -25,7 +25,7 @@ pub trait StoreHarness: Sized + Send + Sync + 'static {
     /// A store on this place. Every call opens one more, as every process would.
     fn open(&self) -> impl Future<Output = Arc<Self::Store>> + Send;
 
-    /// Time passes, for every record here at once.
+    /// Time passes, for every record here at one moment, also while callers are at work.
     fn elapse(&self, by: Duration) -> impl Future<Output = ()> + Send;
 
     /// The clock is set back. What was stored is then dated later than it would be stored at this moment.

@@ -13,7 +13,7 @@ use crate::Result;
 /// A typical payment: 120 bytes.
 const PAYMENT: &str = concat!(
     r#"{"amount":19990,"currency":"EUR","customer":"cus_9f3a7b21c4","#,
-    r#""order":"ord_2026_000017","method":"card","capture":"auto"}"#
+    r#""order":"ord_2026_00000017","method":"card","capture":true}"#
 );
 
 const ANSWER_MAX: usize = 16 * 1024;
