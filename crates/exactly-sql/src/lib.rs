@@ -1,5 +1,10 @@
 //! SQLite and PostgreSQL stores for exactly: records that commit in the handler's own transaction.
 
+// The readme's example compiles.
+#[cfg(all(doctest, feature = "axum", feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod batch;
 mod error;
 mod name;

@@ -28,6 +28,7 @@ mod config;
 mod exchange;
 mod policy;
 mod problem;
+mod recent;
 mod reply;
 mod request;
 mod route;
@@ -53,6 +54,7 @@ use self::exchange::Exchange;
 pub use self::policy::{Guarantee, IDEMPOTENCY_KEY, KeyRule, Policy, Statuses};
 pub use self::problem::{Problem, Renderer};
 use self::problem::{Refusal, Render};
+use self::recent::Recent;
 pub use self::reply::{IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETRYABLE, IDEMPOTENCY_STATUS, NothingHappened};
 use self::request::Keyed;
 use self::route::Route;
@@ -107,6 +109,7 @@ struct Shared {
     /// Duplicates of a transaction wait here, in memory, so that at most one connection per process ever waits inside
     /// the database for a key.
     gate: Gate<CallId>,
+    recent: Recent,
 }
 
 impl IdempotencyLayer {

@@ -45,6 +45,9 @@ pub(super) async fn run(conn: &mut PgConnection, sql: &Sql, work: &mut Work<'_>)
     if group.is_empty() {
         return Ok(());
     }
+    if group.begins.is_empty() && group.completions.is_empty() {
+        return group.look(conn, sql, work).await;
+    }
     let rows = group.execute(conn, sql).await?;
     group.answer(work, &rows)
 }
@@ -114,6 +117,35 @@ impl<'s> Group<'s> {
 
     fn is_empty(&self) -> bool {
         self.begins.is_empty() && self.completions.is_empty() && self.looks.is_empty()
+    }
+
+    /// Looks alone need no more than a read, which is most of what transactional routes ask before they begin.
+    async fn look(&self, conn: &mut PgConnection, sql: &Sql, work: &mut Work<'_>) -> Result<(), sqlx::Error> {
+        let ids = self.looks.iter().map(|(_, call)| call.id().as_bytes()).bind_iter();
+        let rows = sql.look.query().bind(ids).fetch_all(conn).await?;
+        let mut found = Found::default();
+        let mut now = Timestamp::from_millis(0);
+        for row in &rows {
+            now = Timestamp::from(row.try_get::<PgTime, _>(1)?);
+            let (index, _) = *nth(&self.looks, row.try_get(0)?)?;
+            found.insert(index, StoredRecord::read(row, 2).map_err(failed("read record")));
+        }
+        let looks = self.looks.iter().map(|(index, _)| (*index, *index));
+        for (index, looked) in looks.chain(self.repeats.iter().copied()) {
+            let looks = matches!(work.steps[index], Step::Peek { .. });
+            match found.get(&looked) {
+                Some(Ok(stored)) => work.answer_unchanged(index, Some(&stored.record), stored.waited, now),
+                None if looks => work.answer_unchanged(index, None, false, now),
+                // A record that cannot be read is told below; a begin of one that is not there has to insert it.
+                Some(Err(_)) | None => {}
+            }
+        }
+        for (index, stored) in found {
+            if let Err(error) = stored {
+                work.answers[index] = Some(Answer::Failed(error));
+            }
+        }
+        Ok(())
     }
 
     async fn execute(&self, conn: &mut PgConnection, sql: &Sql) -> Result<Vec<PgRow>, sqlx::Error> {

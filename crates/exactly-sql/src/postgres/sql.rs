@@ -21,6 +21,7 @@ pub(super) struct Sql {
     /// The table's quoted name, for statements that are put together from parts.
     pub(super) table: String,
     pub(super) group: Text,
+    pub(super) look: Text,
     pub(super) insert: Text,
     pub(super) lock: Text,
     pub(super) write: Text,
@@ -50,6 +51,10 @@ impl Sql {
         let text = |text: String| Text(text.into());
         Self {
             group: text(group(&table)),
+            look: text(format!(
+                "select l.n, {NOW}, {RECORD}
+                 from unnest($1::bytea[]) with ordinality as l (id, n) join {table} c on c.id = l.id"
+            )),
             insert: text(insert(&table)),
             lock: text(lock(&table)),
             write: text(write(&table)),

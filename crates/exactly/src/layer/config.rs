@@ -8,6 +8,7 @@ use http::{Method, Response};
 use tokio_util::task::TaskTracker;
 
 use super::problem::{Problem, Refusal, Render};
+use super::recent::Recent;
 use super::route::Route;
 use super::transaction::Transactions;
 use super::{Body, IdempotencyLayer, Policy, Shared};
@@ -132,6 +133,7 @@ impl Builder {
             settle_link: self.settle_link,
             tasks: TaskTracker::new(),
             gate: Gate::default(),
+            recent: Recent::default(),
         };
         Ok(IdempotencyLayer {
             shared: Arc::new(shared),

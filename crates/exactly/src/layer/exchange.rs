@@ -161,6 +161,7 @@ where
         let (mut tx, claim) = match shared.open_and_begin(&call, deadline).await {
             Ok((tx, Verdict::Run(claim))) => (tx, claim),
             Ok((tx, verdict)) => {
+                shared.recent.insert(*call.id());
                 let _ = tx.rollback().await;
                 return Ok(shared.told(&policy, &call, verdict));
             }
@@ -204,6 +205,7 @@ where
         Ok(match tx.commit().await {
             Ok(()) => {
                 telemetry::transition(&call, claim.attempt, "absent", "done");
+                shared.recent.insert(*call.id());
                 answer.stored(&policy)
             }
             Err(error) => shared.after_lost_commit(&policy, &call, answer, &error).await,
@@ -216,7 +218,9 @@ impl Shared {
     async fn pass(&self, call: &Call, deadline: Instant) -> Result<Result<Passage<CallId>, Verdict>, StoreError> {
         // A leased attempt in flight is left to `begin_in`, which knows its remaining time.
         let known = |verdict: Option<Verdict>| verdict.filter(|verdict| !matches!(verdict, Verdict::InFlight { .. }));
-        if let Some(verdict) = known(self.once.peek(call).await?) {
+        if self.recent.contains(call.id())
+            && let Some(verdict) = known(self.once.peek(call).await?)
+        {
             return Ok(Err(verdict));
         }
         if let Some(passage) = self.gate.try_enter(call.id()) {
