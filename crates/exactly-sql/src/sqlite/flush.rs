@@ -74,8 +74,12 @@ impl Flush for Flusher {
         // While earlier steps wait, later ones must not overtake them: the claim that a caller gave back and claims again
         // would be given back after.
         let attended = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).attended;
+        let reads_only = !self.database.in_memory && steps.iter().all(|step| matches!(step, Step::Peek { .. }));
         let turn = async { timeout(TURN_PATIENCE, self.database.turn.lock()).await.ok() };
-        let left = if !attended && let Some(mut turn) = turn.await {
+        let left = if !attended
+            && !reads_only
+            && let Some(mut turn) = turn.await
+        {
             self.database.carry_out(&mut turn, steps, Lock::WhenNeeded).await
         } else {
             self.database.answer_by_reading(steps).await

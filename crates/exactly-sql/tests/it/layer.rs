@@ -361,14 +361,24 @@ async fn a_handler_that_keeps_its_transaction_commits_nothing<S: Shop>() {
     );
 }
 
-/// A store whose commit answers with an error, after doing it or instead of doing it.
+/// A store with something wrong in it.
 #[derive(Debug)]
-struct LostCommit<S> {
+struct Rigged<S> {
     inner: Arc<S>,
-    commits: bool,
+    fault: Fault,
 }
 
-impl<S: TransactionalStore> Store for LostCommit<S> {
+#[derive(Debug, PartialEq)]
+enum Fault {
+    /// Commits, and answers with an error.
+    CommitUnanswered,
+    /// Does not commit, and answers with an error.
+    CommitUndone,
+    /// No transaction is ever opened.
+    OpenHangs,
+}
+
+impl<S: TransactionalStore> Store for Rigged<S> {
     fn begin<'a>(&'a self, call: &'a Call) -> Reply<'a, Verdict> {
         self.inner.begin(call)
     }
@@ -402,13 +412,16 @@ impl<S: TransactionalStore> Store for LostCommit<S> {
     }
 }
 
-impl<S: TransactionalStore> TransactionalStore for LostCommit<S> {
+impl<S: TransactionalStore> TransactionalStore for Rigged<S> {
     type Tx = S::Tx;
 
     const LOCKS_BY_KEY: bool = S::LOCKS_BY_KEY;
 
     fn open(&self, lock_wait: Duration) -> Reply<'_, S::Tx> {
-        self.inner.open(lock_wait)
+        match self.fault {
+            Fault::OpenHangs => Box::pin(std::future::pending()),
+            _ => self.inner.open(lock_wait),
+        }
     }
 
     fn begin_in<'a>(&'a self, tx: &'a mut S::Tx, call: &'a Call) -> Reply<'a, Verdict> {
@@ -427,7 +440,7 @@ impl<S: TransactionalStore> TransactionalStore for LostCommit<S> {
 
     fn commit(&self, tx: S::Tx) -> Reply<'_, ()> {
         Box::pin(async move {
-            if self.commits {
+            if self.fault == Fault::CommitUnanswered {
                 self.inner.commit(tx).await?;
             } else {
                 self.inner.rollback(tx).await?;
@@ -444,16 +457,16 @@ impl<S: TransactionalStore> TransactionalStore for LostCommit<S> {
 async fn after_a_lost_commit_the_database_tells_what_happened<S: Shop>() {
     let shop = S::open().await;
     let store = shop.store().await;
-    let happened = LostCommit {
+    let happened = Rigged {
         inner: Arc::clone(&store),
-        commits: true,
+        fault: Fault::CommitUnanswered,
     };
     let app_of = |store| app::<S>(&layer(Arc::new(store), policy()), says(201));
     assert_eq!(send(&app_of(happened), Some("k1")).await, told(201, "stored", "run 1"));
     assert_eq!(shop.effects().await, 1);
-    let undone = LostCommit {
+    let undone = Rigged {
         inner: store,
-        commits: false,
+        fault: Fault::CommitUndone,
     };
     let (code, _, body) = send(&app_of(undone), Some("k2")).await;
     assert_eq!(code, 503, "{body}");
@@ -462,6 +475,35 @@ async fn after_a_lost_commit_the_database_tells_what_happened<S: Shop>() {
     assert_eq!(send(&app, Some("k1")).await, told(201, "replayed", "run 1"));
     assert_eq!(send(&app, Some("k2")).await, told(201, "stored", "run 1"));
     assert_eq!(shop.effects().await, 2);
+}
+
+async fn a_duplicate_learns_of_another_process_while_its_own_is_stuck<S: Shop>() {
+    let shop = S::open().await;
+    let stuck = Rigged {
+        inner: shop.store().await,
+        fault: Fault::OpenHangs,
+    };
+    let stuck = app::<S>(
+        &layer(Arc::new(stuck), policy().wait(Duration::from_millis(300))),
+        says(201),
+    );
+    let first = tokio::spawn({
+        let stuck = stuck.clone();
+        async move { send(&stuck, Some("k1")).await }
+    });
+    // Long enough for the first to be stuck, and not too long for the second, which then waits behind it.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let waiting = tokio::spawn({
+        let stuck = stuck.clone();
+        async move { send(&stuck, Some("k1")).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let other = app_of_other_process::<S>(&shop).await;
+    assert_eq!(send(&other, Some("k1")).await, told(201, "stored", "run 1"));
+    assert_eq!(waiting.await.unwrap(), told(201, "replayed", "run 1"));
+    assert_eq!(send(&stuck, Some("k1")).await, told(201, "replayed", "run 1"));
+    first.abort();
+    assert_eq!(shop.effects().await, 1);
 }
 
 macro_rules! on_both {
@@ -486,6 +528,22 @@ on_both! {
     a_request_without_a_key_gets_a_transaction_too
     a_handler_that_keeps_its_transaction_commits_nothing
     after_a_lost_commit_the_database_tells_what_happened
+    a_duplicate_learns_of_another_process_while_its_own_is_stuck
+}
+
+/// SQLite has one writer: a stranger's transaction must not hold up those who only want to know.
+#[tokio::test]
+async fn a_replay_waits_for_no_other_writer() {
+    let shop = OnSqlite::open().await;
+    let first = app_of_other_process(&shop).await;
+    assert_eq!(send(&first, Some("k1")).await, told(201, "stored", "run 1"));
+    let mut stranger = shop.pool.begin_with("begin immediate").await.unwrap();
+    stranger.take_effect().await;
+    let second = app_of_other_process(&shop).await;
+    for app in [first, second] {
+        assert_eq!(send(&app, Some("k1")).await, told(201, "replayed", "run 1"));
+    }
+    stranger.rollback().await.unwrap();
 }
 
 /// Two processes, ten duplicates each: of the second process at most one waits inside the database.

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -216,29 +217,35 @@ where
 impl Shared {
     /// Waits in memory until this process may ask the database for the call, unless its outcome is known before.
     async fn pass(&self, call: &Call, deadline: Instant) -> Result<Result<Passage<CallId>, Verdict>, StoreError> {
-        // A leased attempt in flight is left to `begin_in`, which knows its remaining time.
-        let known = |verdict: Option<Verdict>| verdict.filter(|verdict| !matches!(verdict, Verdict::InFlight { .. }));
-        if self.recent.contains(call.id())
-            && let Some(verdict) = known(self.once.peek(call).await?)
-        {
+        let free = self.gate.try_enter(call.id());
+        // Looking first is a round trip in vain for most, who are no duplicates.
+        let looks = free.is_none() || self.recent.contains(call.id()) || !self.transactions().locks_by_key();
+        if looks && let Some(verdict) = self.look(call).await? {
             return Ok(Err(verdict));
         }
-        if let Some(passage) = self.gate.try_enter(call.id()) {
+        if let Some(passage) = free {
             return Ok(Ok(passage));
         }
         let in_flight = Verdict::InFlight {
-            retry_after: std::time::Duration::from_secs(1),
+            retry_after: Duration::from_secs(1),
         };
         let Some(_place) = self.once.place() else {
             return Ok(Err(in_flight));
         };
-        let Ok(passage) = timeout_at(deadline, self.gate.enter(call.id())).await else {
-            return Ok(Err(in_flight));
-        };
-        Ok(match known(self.once.peek(call).await?) {
-            Some(verdict) => Err(verdict),
-            None => Ok(passage),
+        let passage = timeout_at(deadline, self.gate.enter(call.id())).await;
+        // Also after waiting in vain: who holds the passage may be waiting for a call that ended in another process.
+        Ok(match (self.look(call).await?, passage) {
+            (Some(verdict), _) => Err(verdict),
+            (None, Ok(passage)) => Ok(passage),
+            (None, Err(_)) => Err(in_flight),
         })
+    }
+
+    /// What is known of the call without a transaction. A leased attempt in flight is left to `begin_in`, which knows its
+    /// remaining time.
+    async fn look(&self, call: &Call) -> Result<Option<Verdict>, StoreError> {
+        let verdict = self.once.peek(call).await?;
+        Ok(verdict.filter(|verdict| !matches!(verdict, Verdict::InFlight { .. })))
     }
 
     fn transactions(&self) -> &Arc<dyn Transactions> {

@@ -43,6 +43,8 @@ impl<T> Clone for TxSlot<T> {
 pub(super) trait Transactions: Debug + Send + Sync {
     /// Waits at most `wait` for a duplicate, and at most `patience` for the store.
     fn open(&self, wait: Duration, patience: Duration) -> Reply<'_, Box<dyn OpenTx>>;
+    /// See [`TransactionalStore::LOCKS_BY_KEY`].
+    fn locks_by_key(&self) -> bool;
 }
 
 /// One open transaction.
@@ -71,6 +73,10 @@ impl<S: TransactionalStore> Transactions for StoreTransactions<S> {
             };
             Ok(Box::new(open) as Box<dyn OpenTx>)
         })
+    }
+
+    fn locks_by_key(&self) -> bool {
+        S::LOCKS_BY_KEY
     }
 }
 

@@ -20,7 +20,8 @@ pub trait TransactionalStore: Store {
     type Tx: Send + 'static;
 
     /// Whether a transaction holds up only those that begin the same call. Where it holds up every other one, the wait
-    /// for the lock is a wait for the database, not for a duplicate, and the layer is as patient as with any store.
+    /// for the lock is a wait for the database, not for a duplicate: the layer is as patient as with any store, and looks
+    /// for an outcome before it waits.
     const LOCKS_BY_KEY: bool = true;
 
     /// Opens a transaction in which [`begin_in`](Self::begin_in) waits at most `lock_wait` for another transaction
