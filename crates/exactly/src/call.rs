@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::{CallId, Fingerprint, Key, Scope};
@@ -20,7 +21,9 @@ pub struct Call {
     scope: Scope,
     key: Key,
     fingerprint: Fingerprint,
-    token: Token,
+    /// Drawn when a store first asks for it, since most duplicates need none, and shared by clones, which are the same
+    /// call.
+    token: Arc<OnceLock<Token>>,
     lease: Duration,
     on_lost: OnLost,
 }
@@ -34,7 +37,7 @@ impl Call {
             scope,
             key,
             fingerprint,
-            token: Token::random(),
+            token: Arc::default(),
             lease: LEASE_DEFAULT,
             on_lost: OnLost::Doubt,
         }
@@ -58,7 +61,7 @@ impl Call {
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
-            token: Token::random(),
+            token: Arc::default(),
             ..self.clone()
         }
     }
@@ -85,7 +88,7 @@ impl Call {
 
     /// The fence that a claim on this call will carry.
     pub fn token(&self) -> Token {
-        self.token
+        *self.token.get_or_init(Token::random)
     }
 
     /// How long a claim lasts without renewal.
@@ -102,7 +105,7 @@ impl Call {
     pub fn claim(&self, attempt: Attempt) -> Claim {
         Claim {
             id: self.id,
-            token: self.token,
+            token: self.token(),
             attempt,
         }
     }

@@ -5,8 +5,8 @@ use std::fmt;
 
 /// A store could not answer. Protocol answers (replay, conflict, doubt) are never errors.
 ///
-/// Programs branch on [`kind`](Self::kind); people read the message, which names what was attempted, and the
-/// [`source`](Error::source).
+/// Programs branch on [`kind`](Self::kind); people read the message, which names what was attempted and why it failed.
+/// The [`source`](Error::source) is what lies behind that, so that nothing is reported twice.
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -66,6 +66,6 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        self.source.as_deref()?.source()
     }
 }

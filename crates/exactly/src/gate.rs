@@ -24,7 +24,10 @@ pub struct Passage<K: Copy + Eq + Hash> {
 impl<K: Copy + Eq + Hash> Gate<K> {
     /// The passage, if nobody holds it.
     pub fn try_enter(&self, key: &K) -> Option<Passage<K>> {
-        let inside = self.door(key).try_lock_owned().ok()?;
+        // Under the lock: a door that is looked at in vain would seem to have someone waiting.
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = Arc::clone(doors.entry(*key).or_default()).try_lock_owned().ok()?;
+        drop(doors);
         Some(Passage {
             key: *key,
             gate: self.clone(),

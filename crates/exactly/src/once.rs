@@ -26,6 +26,7 @@
 //! ```
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use crate::{Attempt, Call, Claim, Fenced, Keep, Replay, Store, StoreError, StoreErrorKind, Verdict, telemetry};
 
@@ -101,7 +103,7 @@ pub struct Limits {
     pub record_patience: Duration,
     /// How long it is offered behind the caller's back after that.
     pub late_patience: Duration,
-    /// The most outcomes and claims that are offered in that way at one time.
+    /// The most outcomes that are offered in that way at one time, and the most claims that are given back so.
     pub late_max: usize,
 }
 
@@ -118,13 +120,59 @@ impl Default for Limits {
     }
 }
 
+/// The bounds on [`Limits`].
+const POLL: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_mins(1);
+const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
+
+/// The longest wait for an attempt that is under way.
+const WAIT_MAX: Duration = Duration::from_hours(24);
+
+/// How long to let a store be that could not take an outcome.
+const OFFER_PAUSE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(2);
+
+/// The shortest nap between two questions, whatever a lease or a clock says.
+const NAP_MIN: Duration = Duration::from_millis(1);
+
+impl Limits {
+    /// The times of these limits, by name, with what is accepted.
+    fn times(&mut self) -> [(&'static str, &mut Duration, RangeInclusive<Duration>); 4] {
+        [
+            ("poll", &mut self.poll, POLL),
+            ("store_patience", &mut self.store_patience, PATIENCE),
+            ("record_patience", &mut self.record_patience, PATIENCE),
+            ("late_patience", &mut self.late_patience, PATIENCE),
+        ]
+    }
+
+    fn bounded(mut self) -> Self {
+        for (_, time, accepted) in self.times() {
+            *time = (*time).clamp(*accepted.start(), *accepted.end());
+        }
+        self
+    }
+
+    /// Each time that is out of bounds: its name, its value and what is accepted.
+    #[cfg(feature = "layer")]
+    pub(crate) fn faults(mut self) -> Vec<(&'static str, Duration, RangeInclusive<Duration>)> {
+        let outside = self
+            .times()
+            .into_iter()
+            .filter(|(_, time, accepted)| !accepted.contains(time));
+        outside.map(|(name, time, accepted)| (name, *time, accepted)).collect()
+    }
+}
+
 /// Runs effects once. Cheap to clone; clones share their limits.
 #[derive(Clone, Debug)]
 pub struct Once {
     store: Arc<dyn Store>,
     limits: Limits,
     waiting: Arc<Semaphore>,
+    /// Places for outcomes that are offered late. Claims to give back have their own: while a store is down there are
+    /// many of those, and each outcome is one that nobody else knows.
     late: Arc<Semaphore>,
+    returned: Arc<Semaphore>,
+    tasks: TaskTracker,
 }
 
 impl Once {
@@ -133,15 +181,26 @@ impl Once {
         Self::with_limits(store, Limits::default())
     }
 
-    /// The same with other limits.
+    /// The same with other limits. Times outside their bounds are brought inside.
     pub fn with_limits(store: Arc<dyn Store>, limits: Limits) -> Self {
         let permits = |max: usize| Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+        let limits = limits.bounded();
         Self {
             store,
             limits,
             waiting: permits(limits.waiters_max),
             late: permits(limits.late_max),
+            returned: permits(limits.late_max),
+            tasks: TaskTracker::new(),
         }
+    }
+
+    /// Waits until nothing is offered to the store behind a caller's back any more: for a shutdown that loses no outcome.
+    /// While the store is down that can take [`Limits::late_patience`], so give it a deadline of your own.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
     }
 
     /// Where the records are.
@@ -200,7 +259,7 @@ impl Once {
         let Some(_place) = self.place() else {
             return Ok(verdict);
         };
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now() + wait.min(WAIT_MAX);
         let mut watch = self.store.watch(call.id());
         loop {
             // Asked again after the watch was taken, so that no change falls between the two.
@@ -211,7 +270,7 @@ impl Once {
             if Instant::now() >= deadline {
                 return Ok(verdict);
             }
-            let nap = self.limits.poll.min(retry_after.max(Duration::from_millis(1)));
+            let nap = self.limits.poll.min(retry_after.max(NAP_MIN));
             let _ = timeout_at(deadline.min(Instant::now() + nap), watch.changed()).await;
         }
     }
@@ -239,7 +298,10 @@ impl Once {
         match self.offer(claim, &ending, keep, deadline).await {
             Ok(fenced) => Ok(fenced),
             Err(error) => {
-                self.settle_late(claim.clone(), ending, keep);
+                // An unknown outcome needs no telling: the lease ends by itself.
+                if !matches!(ending, Ending::Unknown) {
+                    self.offer_late(&self.late, claim.clone(), ending, keep);
+                }
                 Err(error)
             }
         }
@@ -250,7 +312,8 @@ impl Once {
     async fn begin(&self, call: &Call) -> Result<Verdict, StoreError> {
         let answer = self.ask("begin record", self.store.begin(call)).await;
         if answer.is_err() {
-            self.settle_late(call.claim(Attempt::FIRST), Ending::DidNotHappen, Keep::DAY);
+            let claim = call.claim(Attempt::FIRST);
+            self.offer_late(&self.returned, claim, Ending::DidNotHappen, Keep::DAY);
         }
         answer
     }
@@ -274,7 +337,7 @@ impl Once {
 
     async fn renew_until_lost(&self, claim: &Claim, lease: Duration) {
         // Three chances per lease.
-        let period = (lease / 3).max(Duration::from_millis(1));
+        let period = (lease / 3).max(NAP_MIN);
         let mut ticks = interval_at(Instant::now() + period, period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -294,7 +357,7 @@ impl Once {
     }
 
     async fn offer(&self, claim: &Claim, ending: &Ending, keep: Keep, until: Instant) -> Result<Fenced, StoreError> {
-        let mut pause = Duration::from_millis(20);
+        let mut pause = *OFFER_PAUSE.start();
         loop {
             let reply = match ending {
                 Ending::Happened(outcome) => self.store.complete(claim, outcome, keep),
@@ -307,21 +370,17 @@ impl Once {
                 Err(error) => tracing::warn!(call = %claim.id, %error, "outcome not stored yet"),
             }
             sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(2));
+            pause = (pause * 2).min(*OFFER_PAUSE.end());
         }
     }
 
-    fn settle_late(&self, claim: Claim, ending: Ending, keep: Keep) {
-        // An unknown outcome needs no telling: the lease ends by itself.
-        if matches!(ending, Ending::Unknown) {
-            return;
-        }
-        let Ok(place) = Arc::clone(&self.late).try_acquire_owned() else {
+    fn offer_late(&self, places: &Arc<Semaphore>, claim: Claim, ending: Ending, keep: Keep) {
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
             tracing::error!(call = %claim.id, "too many outcomes wait for the store; this one ends with its lease");
             return;
         };
         let once = self.clone();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let until = Instant::now() + once.limits.late_patience;
             if let Err(error) = once.offer(&claim, &ending, keep, until).await {
                 tracing::error!(call = %claim.id, %error, "outcome never stored");

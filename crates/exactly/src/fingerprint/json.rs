@@ -16,6 +16,10 @@ mod reader;
 /// How deep arrays and objects may nest: what readers accept by default, and a bound on our stack.
 const DEPTH_MAX: usize = 128;
 
+/// Room for the members of a usual body, so that buffers seldom grow.
+const MEMBERS_USUAL: usize = 16;
+const NAMES_USUAL: usize = 8 * MEMBERS_USUAL;
+
 /// The one form of a JSON text, or none if readers could disagree about it: it is not valid JSON in UTF-8, a name
 /// occurs twice in an object, half of a surrogate pair stands alone, or it nests deeper than 128 levels.
 ///
@@ -38,8 +42,8 @@ pub(super) fn canonical(text: &[u8], leave_out: &Branch) -> Option<Vec<u8>> {
         reader: Reader::new(text),
         // The one form is never longer than the text: no escape grows, and nothing is added.
         out: Vec::with_capacity(text.len()),
-        names: Vec::new(),
-        members: Vec::new(),
+        names: Vec::with_capacity(NAMES_USUAL),
+        members: Vec::with_capacity(MEMBERS_USUAL),
         sorted: Vec::new(),
     };
     writer.reader.skip_space();
@@ -181,6 +185,7 @@ impl Writer<'_> {
             return None;
         }
         self.sorted.clear();
+        self.sorted.reserve(self.out.len() - first);
         for Member { text, .. } in members {
             self.sorted.extend_from_slice(&self.out[text.start..text.end]);
         }

@@ -71,12 +71,12 @@ impl fmt::Display for InvalidKey {
             InvalidKeyKind::Comma => {
                 "key contains a comma, which cannot be told from two header lines joined by a proxy; quote it"
             }
-            InvalidKeyKind::NotQuoted => "key is not a quoted string, and only that is accepted",
+            InvalidKeyKind::NotQuoted => "key is not a quoted string; send it in double quotes",
             InvalidKeyKind::BrokenQuotedString => {
                 "key opens with a quote but is not a well-formed quoted string (rfc 9651)"
             }
             InvalidKeyKind::NotUuidV4 => "key is not a version 4 uuid in its hyphenated form of 36 characters",
-            InvalidKeyKind::SentTwice => "key was sent twice, in two header lines",
+            InvalidKeyKind::SentTwice => "key was sent more than once; send it once, in one place",
             InvalidKeyKind::NotAString => "key in the body is not a string",
         })
     }

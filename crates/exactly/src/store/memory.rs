@@ -84,7 +84,10 @@ impl MemoryStore {
             }
             (Change::Put(record), None) => {
                 if entries.len() >= self.entries_max {
-                    let context = format!("begin record: all {} entries are taken", self.entries_max);
+                    let context = format!(
+                        "begin record: all {} entries are taken; sweep, or raise with_entries_max",
+                        self.entries_max
+                    );
                     return Err(StoreError::new(StoreErrorKind::Full, context));
                 }
                 let entry = Entry {

@@ -28,7 +28,8 @@ pub trait TransactionalStore: Store {
     /// that holds the key.
     fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx>;
 
-    /// Claims the call inside `tx`, or says why not. `InFlight`: another transaction held the key for the whole wait.
+    /// Claims the call inside `tx`, or says why not. `InFlight`: another transaction held the key for the whole wait, or a
+    /// leased attempt is under way.
     ///
     /// After any verdict but `InFlight` the transaction is still good. After `InFlight` or an error it is not: roll it
     /// back.

@@ -31,7 +31,7 @@ impl Wakeups {
             .subscribe();
         Watch {
             hint,
-            changes,
+            changes: Some(changes),
             wakeups: self.clone(),
         }
     }
@@ -57,11 +57,6 @@ impl Wakeups {
         });
     }
 
-    /// Whether nobody waits for anything.
-    pub fn is_empty(&self) -> bool {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
     /// What another process needs to know to wake its watchers of `id`.
     pub fn hint(id: &CallId) -> WakeHint {
         let mut hint = WakeHint::default();
@@ -74,16 +69,20 @@ impl Wakeups {
 #[derive(Debug)]
 pub struct Watch {
     hint: WakeHint,
-    changes: watch::Receiver<()>,
+    /// None only while it is dropped.
+    changes: Option<watch::Receiver<()>>,
     wakeups: Wakeups,
 }
 
 impl Watch {
     /// Waits for the next change. Cancel-safe.
     pub async fn changed(&mut self) {
-        if self.changes.changed().await.is_err() {
-            // The sender lives as long as a watch does, so this cannot happen. Never waking is the safe answer: the
-            // watcher polls.
+        // The sender lives as long as a watch does. Never waking would be the safe answer: the watcher polls.
+        let changed = match &mut self.changes {
+            Some(changes) => changes.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
             std::future::pending::<()>().await;
         }
     }
@@ -92,11 +91,38 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut watched = self.wakeups.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: of two watches that go at once, the second must see that it is the last.
+        self.changes.take();
         if watched
             .get(&self.hint)
-            .is_some_and(|watchers| watchers.receiver_count() <= 1)
+            .is_some_and(|watchers| watchers.receiver_count() == 0)
         {
             watched.remove(&self.hint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_that_go_at_once_leave_nothing_behind() {
+        let wakeups = Wakeups::default();
+        let id = CallId::from_bytes([7; 32]);
+        for _ in 0..2_000 {
+            let barrier = std::sync::Barrier::new(2);
+            let watches = [wakeups.watch(&id), wakeups.watch(&id)];
+            std::thread::scope(|scope| {
+                for watch in watches {
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        barrier.wait();
+                        drop(watch);
+                    });
+                }
+            });
+            assert!(wakeups.watched.lock().unwrap().is_empty());
         }
     }
 }
