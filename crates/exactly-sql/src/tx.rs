@@ -77,9 +77,10 @@ impl<T: Send + 'static, S: Sync> FromRequestParts<S> for Tx<T> {
         let slot = parts.extensions.get::<TxSlot<T>>().cloned().ok_or_else(|| {
             misused("this handler needs a transaction: put an IdempotencyLayer::transactional of its database in front, with Guarantee::Transactional")
         })?;
-        let tx = slot
-            .take()
-            .ok_or_else(|| misused("this request's transaction was taken twice"))?;
+        // Where it could not be opened, the layer answers for itself.
+        let taken = slot.take().await;
+        let tx =
+            taken.ok_or_else(|| misused("this request's transaction was taken twice: extract it once per request"))?;
         Ok(Self { tx: Some(tx), slot })
     }
 }

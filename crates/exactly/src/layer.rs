@@ -26,6 +26,7 @@ mod answer;
 mod body;
 mod config;
 mod exchange;
+mod member;
 mod policy;
 mod problem;
 mod recent;
@@ -34,6 +35,7 @@ mod request;
 mod route;
 mod seal;
 mod transaction;
+mod unkeyed;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,6 +43,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tokio_util::task::TaskTracker;
@@ -52,11 +55,11 @@ use self::config::PrincipalRule;
 pub use self::config::{Builder, ConfigError, ConfigErrors, Principal};
 use self::exchange::Exchange;
 pub use self::policy::{Guarantee, IDEMPOTENCY_KEY, KeyRule, Policy, Statuses};
+use self::problem::Render;
 pub use self::problem::{Problem, Renderer};
-use self::problem::{Refusal, Render};
 use self::recent::Recent;
 pub use self::reply::{IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETRYABLE, IDEMPOTENCY_STATUS, NothingHappened};
-use self::request::Keyed;
+use self::request::Asked;
 use self::route::Route;
 pub use self::seal::KeyRing;
 use self::transaction::Transactions;
@@ -82,9 +85,10 @@ pub struct Idempotency<S> {
 /// What a handler can know about the call that it carries out, from the request's extensions.
 #[derive(Clone, Debug)]
 pub struct CallInfo {
-    /// The key that the client sent. Hand it on to a provider that takes keys of its own.
+    /// The key that the client sent. Two callers may send the same one, so it names the operation for this caller only.
     pub key: Key,
-    /// The claim, whose token fences effects elsewhere and whose attempt says whether this is a rerun.
+    /// The claim. Its id is unique to the operation: hand it on to a provider that takes keys of its own. Its token
+    /// fences effects elsewhere, and its attempt says whether an earlier one was lost.
     pub claim: Claim,
 }
 
@@ -153,12 +157,14 @@ impl IdempotencyLayer {
         self.shared.once.settle(claim, ending, self.policy.keep).await
     }
 
-    /// Waits until no handler runs any more, including those whose clients have hung up. Call it after the server has
-    /// stopped accepting requests; handlers that are started later are waited for too.
+    /// Waits until no handler runs any more, including those whose clients have hung up, and every outcome is stored or
+    /// given up. Call it after the server has stopped accepting requests; handlers that are started later are waited for
+    /// too. With the store down it can take ten minutes, so give it a deadline of your own.
     pub async fn drain(&self) {
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
         self.shared.tasks.reopen();
+        self.shared.once.drain().await;
     }
 }
 
@@ -195,11 +201,19 @@ where
         // The instance that is ready goes along; the clone gets ready for the next request.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        Box::pin(respond(self.layer.clone(), inner, request))
+        let (parts, body) = request.into_parts();
+        Box::pin(respond(self.layer.clone(), inner, Box::new(parts), body))
     }
 }
 
-async fn respond<S, B, R>(layer: IdempotencyLayer, inner: S, request: Request<B>) -> Result<Response<Body>, S::Error>
+// What is large is boxed, and so is every further way that a request can go: a future with room for all of it would be
+// copied from place to place, and is more than allocators hand out without a lock.
+async fn respond<S, B, R>(
+    layer: IdempotencyLayer,
+    inner: S,
+    parts: Box<Parts>,
+    body: B,
+) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
     S::Future: Send,
@@ -210,51 +224,28 @@ where
     R::Error: Into<BoxError>,
 {
     let shared = layer.shared;
-    let (parts, body) = request.into_parts();
     let (policy, route) = route::find(&shared.routes, &layer.policy, &parts);
     let policy = Arc::clone(policy);
-    let refuse = |refusal: Refusal<'_>| Ok(shared.render.render(&refusal.problem(&policy)));
-
-    let mut key = match request::key_of_headers(&policy, &parts.method, &parts.headers) {
-        Ok(Keyed::Key(key)) => Some(key),
-        Ok(Keyed::InBody) => None,
-        Ok(Keyed::Unkeyed) => {
-            let request = Request::from_parts(parts, Body::stream(body));
-            return exchange::unkeyed(shared, policy, inner, request).await;
+    match request::ask(&policy, &shared.principal, route, &parts, body).await {
+        Err(refusal) => Ok(shared.refuse(&policy, refusal)),
+        Ok(Asked::Nothing(body)) => {
+            let request = Request::from_parts(*parts, body);
+            Box::pin(unkeyed::pass_on(shared, policy, inner, request)).await
         }
-        Err(refusal) => return refuse(refusal),
-    };
-    let principal = match shared.principal.of(&parts) {
-        Ok(principal) => principal,
-        Err(refusal) => return refuse(refusal),
-    };
-    let body = match request::read_body(&policy, body).await {
-        Ok(body) => body,
-        Err(refusal) => return refuse(refusal),
-    };
-    if key.is_none() {
-        key = match request::key_of_body(&policy, &body) {
-            Ok(key) => key,
-            Err(refusal) => return refuse(refusal),
-        };
-    }
-    let Some(key) = key else {
-        let request = Request::from_parts(parts, Body::from(body));
-        return exchange::unkeyed(shared, policy, inner, request).await;
-    };
-
-    telemetry::count(telemetry::KEYED_REQUESTS);
-    let call = request::call(&policy, &route, principal, key, &parts, &body);
-    let request = Request::from_parts(parts, Body::from(body));
-    let exchange = Exchange {
-        shared,
-        policy,
-        call,
-        inner,
-        request,
-    };
-    match exchange.policy.guarantee {
-        Guarantee::Transactional => exchange.transactional().await,
-        Guarantee::AtMostOnce | Guarantee::Rerunnable => exchange.leased().await,
+        Ok(Asked::Call(call, body)) => {
+            telemetry::count(telemetry::KEYED_REQUESTS);
+            let request = Request::from_parts(*parts, Body::from(body));
+            let exchange = Box::new(Exchange {
+                shared,
+                policy,
+                call,
+                inner,
+                request,
+            });
+            match exchange.policy.guarantee {
+                Guarantee::Transactional => Box::pin(exchange.transactional()).await,
+                Guarantee::AtMostOnce | Guarantee::Rerunnable => Box::pin(exchange.leased()).await,
+            }
+        }
     }
 }

@@ -108,7 +108,7 @@ pub enum Verdict {
     },
     /// The key was first used for a request with another fingerprint.
     Mismatch {
-        /// How long the key stays taken; `None` while that is not decided.
+        /// How long the key stays taken; `None` while that is not decided, or if it is never forgotten.
         expires_in: Option<Duration>,
     },
     /// The attempt with this claim was lost mid-effect. Whoever finds out what happened settles it by completing or

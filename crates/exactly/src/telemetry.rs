@@ -8,7 +8,7 @@ pub const KEYED_REQUESTS: &str = "idempotency_keyed_requests_total";
 pub const CREATED: &str = "idempotency_created_total";
 /// A stored answer was sent again.
 pub const REPLAYED: &str = "idempotency_replayed_total";
-/// The same, under the name that dashboards of caches look for.
+/// A finished call was asked for again, whether or not its answer could be sent.
 pub const CACHE_HIT: &str = "idempotency_cache_hit";
 /// A request was refused because its key is taken, by reason.
 pub const CONFLICT: &str = "idempotency_conflict_total";

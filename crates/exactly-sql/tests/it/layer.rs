@@ -368,14 +368,23 @@ struct Rigged<S> {
     fault: Fault,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 enum Fault {
     /// Commits, and answers with an error.
     CommitUnanswered,
     /// Does not commit, and answers with an error.
     CommitUndone,
+    /// The same, and lets others go first.
+    CommitOvertaken(Arc<Overtaking>),
     /// No transaction is ever opened.
     OpenHangs,
+    OpenFails,
+}
+
+#[derive(Debug, Default)]
+struct Overtaking {
+    undone: Notify,
+    overtaken: Notify,
 }
 
 impl<S: TransactionalStore> Store for Rigged<S> {
@@ -420,6 +429,7 @@ impl<S: TransactionalStore> TransactionalStore for Rigged<S> {
     fn open(&self, lock_wait: Duration) -> Reply<'_, S::Tx> {
         match self.fault {
             Fault::OpenHangs => Box::pin(std::future::pending()),
+            Fault::OpenFails => Box::pin(std::future::ready(Err(lost("open transaction")))),
             _ => self.inner.open(lock_wait),
         }
     }
@@ -440,18 +450,26 @@ impl<S: TransactionalStore> TransactionalStore for Rigged<S> {
 
     fn commit(&self, tx: S::Tx) -> Reply<'_, ()> {
         Box::pin(async move {
-            if self.fault == Fault::CommitUnanswered {
-                self.inner.commit(tx).await?;
-            } else {
-                self.inner.rollback(tx).await?;
+            match &self.fault {
+                Fault::CommitUnanswered => self.inner.commit(tx).await?,
+                Fault::CommitUndone | Fault::OpenHangs | Fault::OpenFails => self.inner.rollback(tx).await?,
+                Fault::CommitOvertaken(overtaking) => {
+                    self.inner.rollback(tx).await?;
+                    overtaking.undone.notify_one();
+                    overtaking.overtaken.notified().await;
+                }
             }
-            Err(StoreError::new(StoreErrorKind::Unavailable, "commit: connection reset"))
+            Err(lost("commit"))
         })
     }
 
     fn rollback(&self, tx: S::Tx) -> Reply<'_, ()> {
         self.inner.rollback(tx)
     }
+}
+
+fn lost(attempted: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, format!("{attempted}: connection reset"))
 }
 
 async fn after_a_lost_commit_the_database_tells_what_happened<S: Shop>() {
@@ -475,6 +493,52 @@ async fn after_a_lost_commit_the_database_tells_what_happened<S: Shop>() {
     assert_eq!(send(&app, Some("k1")).await, told(201, "replayed", "run 1"));
     assert_eq!(send(&app, Some("k2")).await, told(201, "stored", "run 1"));
     assert_eq!(shop.effects().await, 2);
+}
+
+async fn after_a_lost_commit_the_answer_that_stands_is_told<S: Shop>() {
+    let shop = S::open().await;
+    let overtaking = Arc::new(Overtaking::default());
+    let overtaken = Rigged {
+        inner: shop.store().await,
+        fault: Fault::CommitOvertaken(Arc::clone(&overtaking)),
+    };
+    let overtaken = app::<S>(&layer(Arc::new(overtaken), policy()), says(201));
+    let first = tokio::spawn(async move { send(&overtaken, Some("k1")).await });
+    overtaking.undone.notified().await;
+    let other = app::<S>(&layer(shop.store().await, policy()), |_| "another run".into_response());
+    assert_eq!(send(&other, Some("k1")).await, told(200, "stored", "another run"));
+    overtaking.overtaken.notify_one();
+    assert_eq!(first.await.unwrap(), told(200, "replayed", "another run"));
+    assert_eq!(shop.effects().await, 1);
+}
+
+async fn a_transaction_is_opened_for_who_takes_it_only<S: Shop>() {
+    let shop = S::open().await;
+    let stuck = Rigged {
+        inner: shop.store().await,
+        fault: Fault::OpenHangs,
+    };
+    let layer = layer(Arc::new(stuck), policy().key(KeyRule::Optional));
+    // Neither does its answer wait for its end.
+    let handler = || async { Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>()) };
+    let app = Router::new().route("/", axum::routing::any(handler)).layer(layer);
+    for method in ["GET", "OPTIONS", "POST", "DELETE"] {
+        let request = Request::builder().method(method).uri("/").body(Body::empty()).unwrap();
+        assert_eq!(app.clone().oneshot(request).await.unwrap().status(), 200, "{method}");
+    }
+}
+
+async fn a_request_without_a_key_is_turned_away_if_it_needs_a_transaction_that_there_is_none<S: Shop>() {
+    let shop = S::open().await;
+    let down = Rigged {
+        inner: shop.store().await,
+        fault: Fault::OpenFails,
+    };
+    let layer = layer(Arc::new(down), policy().key(KeyRule::Optional));
+    let (code, status, body) = send(&app::<S>(&layer, says(201)), None).await;
+    assert_eq!((code, status), (503, None));
+    assert!(body.contains("DEPENDENCY.unavailable"), "{body}");
+    assert_eq!(shop.effects().await, 0);
 }
 
 async fn a_duplicate_learns_of_another_process_while_its_own_is_stuck<S: Shop>() {
@@ -528,6 +592,9 @@ on_both! {
     a_request_without_a_key_gets_a_transaction_too
     a_handler_that_keeps_its_transaction_commits_nothing
     after_a_lost_commit_the_database_tells_what_happened
+    after_a_lost_commit_the_answer_that_stands_is_told
+    a_transaction_is_opened_for_who_takes_it_only
+    a_request_without_a_key_is_turned_away_if_it_needs_a_transaction_that_there_is_none
     a_duplicate_learns_of_another_process_while_its_own_is_stuck
 }
 

@@ -85,12 +85,12 @@ fn decode_plain(mut plain: Bytes) -> Option<Stored> {
     }
     let mut headers = HeaderMap::new();
     for _ in 0..plain.try_get_u16().ok()? {
-        let name = take(&mut plain)?;
-        let value = take(&mut plain)?;
-        headers.append(
-            HeaderName::from_bytes(&name).ok()?,
-            HeaderValue::from_maybe_shared(value).ok()?,
-        );
+        let len = take_len(&mut plain)?;
+        let name = HeaderName::from_bytes(plain.get(..len)?).ok()?;
+        plain.advance(len);
+        let len = take_len(&mut plain)?;
+        let value = (len <= plain.len()).then(|| plain.split_to(len))?;
+        headers.append(name, HeaderValue::from_maybe_shared(value).ok()?);
     }
     let mut response = Response::new(Body::from(plain));
     *response.status_mut() = status;
@@ -117,16 +117,15 @@ fn put(plain: &mut BytesMut, text: &[u8]) {
     plain.put_slice(text);
 }
 
-fn take(plain: &mut Bytes) -> Option<Bytes> {
-    let len = usize::try_from(plain.try_get_u32().ok()?).ok()?;
-    (len <= plain.len()).then(|| plain.split_to(len))
+fn take_len(plain: &mut Bytes) -> Option<usize> {
+    usize::try_from(plain.try_get_u32().ok()?).ok()
 }
 
 /// Whether a duplicate may see this header of the first caller's answer.
 fn is_kept(policy: &Policy, headers: &HeaderMap, name: &HeaderName) -> bool {
     // Cookies and credentials were for the first caller; hop-by-hop headers and lengths belong to one connection; dates
     // and CORS headers to one exchange.
-    const WITHHELD: [HeaderName; 16] = [
+    const WITHHELD: [HeaderName; 18] = [
         header::SET_COOKIE,
         header::AUTHORIZATION,
         header::PROXY_AUTHENTICATE,
@@ -141,7 +140,9 @@ fn is_kept(policy: &Policy, headers: &HeaderMap, name: &HeaderName) -> bool {
         header::DATE,
         header::AGE,
         HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
         HeaderName::from_static("authentication-info"),
+        HeaderName::from_static("proxy-authentication-info"),
         HeaderName::from_static("set-cookie2"),
     ];
     !WITHHELD.contains(name)

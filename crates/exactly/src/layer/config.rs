@@ -67,8 +67,8 @@ impl Builder {
         }
     }
 
-    /// How to tell who sent a request. Where it says `None`, a request with a key is refused: without a caller, one
-    /// person's key would open another's answer.
+    /// How to tell who sent a request. Where it says `None`, or gives a name that is empty, a request with a key is
+    /// refused: without a caller, one person's key would open another's answer.
     pub fn principal(mut self, of: impl Fn(&Parts) -> Option<Principal> + Send + Sync + 'static) -> Self {
         self.principal = Some(PrincipalRule::By(Arc::new(of)));
         self
@@ -86,8 +86,8 @@ impl Builder {
         self
     }
 
-    /// The policy of one route, by method and path pattern: `/refunds`, `/orders/{id}/lines`, `/files/{*path}`. The
-    /// first match counts.
+    /// The policy of one route, by method and path pattern: `/refunds`, `/orders/{id}/lines`, `/files/{*path}`. It is
+    /// matched with the path that the client sent, also inside a nested router. The first match counts.
     pub fn route(mut self, method: Method, pattern: &str, policy: Policy) -> Self {
         self.routes.push(Route::new(method, pattern, policy));
         self
@@ -123,12 +123,16 @@ impl Builder {
             let accepted = "principal(…), or global_keys() if all callers may share their keys and answers";
             faults.push(ConfigError::new("layer", "principal", "nothing", accepted));
         }
+        for (limit, value, accepted) in self.limits.faults() {
+            let accepted = format!("{:?} to {:?}", accepted.start(), accepted.end());
+            faults.push(ConfigError::new("limits", limit, &format!("{value:?}"), &accepted));
+        }
         check(faults)?;
         let shared = Shared {
             once: Once::with_limits(self.store, self.limits),
             transactions: self.transactions,
             routes: self.routes,
-            principal: self.principal.unwrap_or(PrincipalRule::Global),
+            principal: self.principal.expect("a layer without a principal was refused above"),
             render: self.render,
             settle_link: self.settle_link,
             tasks: TaskTracker::new(),
@@ -156,7 +160,10 @@ impl PrincipalRule {
     pub(super) fn of(&self, parts: &Parts) -> Result<Option<Principal>, Refusal<'static>> {
         match self {
             Self::Global => Ok(None),
-            Self::By(of) => of(parts).map(Some).ok_or(Refusal::NoPrincipal),
+            Self::By(of) => match of(parts) {
+                Some(principal) if !principal.0.is_empty() => Ok(Some(principal)),
+                _ => Err(Refusal::NoPrincipal),
+            },
         }
     }
 }

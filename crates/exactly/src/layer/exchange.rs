@@ -2,21 +2,21 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Request, Response, response};
+use http::{Request, Response, header, response};
 use http_body::Body as HttpBody;
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
+use tracing::Instrument as _;
 
 use super::body::{self, Body, BoxError, Read};
 use super::policy::{Fate, Policy, fate};
-use super::problem::Refusal;
+use super::problem::{RETRY_AFTER_DEFAULT, Refusal, link_header};
 use super::reply::{KeyStatus, NothingHappened, label};
-use super::transaction::{OpenTx, Transactions};
+use super::transaction::{OpenTx, Regained, Transactions};
 use super::{CallInfo, Guarantee, Shared, answer};
 use crate::gate::Passage;
 use crate::once::Ending;
@@ -32,7 +32,7 @@ pub(super) struct Exchange<S> {
 }
 
 /// What came of running a handler.
-enum Came<E> {
+pub(super) enum Came<E> {
     Answer(Answer),
     /// The service failed instead of answering.
     Failed(E),
@@ -40,7 +40,7 @@ enum Came<E> {
     Broke,
 }
 
-struct Answer {
+pub(super) struct Answer {
     parts: response::Parts,
     body: Read,
 }
@@ -54,23 +54,24 @@ where
     R::Error: Into<BoxError>,
 {
     /// Under a lease, which is durable before the handler starts.
-    pub(super) async fn leased(self) -> Result<Response<Body>, S::Error> {
+    pub(super) async fn leased(self: Box<Self>) -> Result<Response<Body>, S::Error> {
         let Self {
             shared, policy, call, ..
-        } = &self;
+        } = &*self;
         match shared.once.turn(call, policy.wait).await {
             Ok(Verdict::Run(claim)) => {
                 let shared = Arc::clone(shared);
                 let policy = Arc::clone(policy);
-                let ran = shared.tasks.spawn(self.run_leased(claim)).await;
-                landed(ran, &shared, &policy)
+                let id = *call.id();
+                let ran = shared.tasks.spawn(self.run_leased(claim).in_current_span()).await;
+                landed(ran, &shared, &policy, &id)
             }
             Ok(verdict) => Ok(shared.told(policy, call, verdict)),
             Err(error) => Ok(shared.unavailable(policy, call, &error)),
         }
     }
 
-    async fn run_leased(self, claim: Claim) -> Result<Response<Body>, S::Error> {
+    async fn run_leased(self: Box<Self>, claim: Claim) -> Result<Response<Body>, S::Error> {
         let _running = telemetry::Running::start();
         let Self {
             shared,
@@ -78,31 +79,28 @@ where
             call,
             inner,
             mut request,
-        } = self;
+        } = *self;
         request.extensions_mut().insert(CallInfo {
             key: call.key().clone(),
             claim: claim.clone(),
         });
         let handled = handle(inner, request, policy.answer_max);
         let came = shared.once.hold(&claim, call.lease(), handled).await;
-        let Came::Answer(answer) = came else {
-            let ending = match policy.guarantee {
-                Guarantee::Rerunnable => Ending::DidNotHappen,
-                Guarantee::AtMostOnce | Guarantee::Transactional => Ending::Unknown,
-            };
-            let freed = matches!(ending, Ending::DidNotHappen);
-            telemetry::count(if freed { telemetry::FREED } else { telemetry::IN_DOUBT });
-            telemetry::transition(
-                &call,
-                claim.attempt,
-                "in flight",
-                if freed { "absent" } else { "in doubt" },
-            );
-            let _ = shared.once.settle(&claim, ending, policy.keep).await;
-            return match came {
-                Came::Failed(error) => Err(error),
-                _ => Ok(shared.refuse_keyed(&policy, Refusal::Panicked { rolled_back: freed }, None)),
-            };
+        let answer = match came {
+            Came::Answer(answer) => answer,
+            Came::Failed(error) => {
+                shared.lose(&policy, &call, &claim).await;
+                return Err(error);
+            }
+            Came::Broke => {
+                shared.lose(&policy, &call, &claim).await;
+                let settle = shared.settle_link(call.id());
+                let refusal = match policy.guarantee {
+                    Guarantee::Rerunnable => Refusal::Rerunnable,
+                    _ => Refusal::HandlerFailed { id: call.id(), settle },
+                };
+                return Ok(shared.refuse_keyed(&policy, refusal, Some(policy.keep)));
+            }
         };
         Ok(match answer.fate(policy.guarantee) {
             Fate::Store => {
@@ -113,31 +111,33 @@ where
                         answer.stored(&policy)
                     }
                     // Someone else owns the key by now, or the store is still being told: this is not the last word.
-                    Ok(Fenced::Superseded) | Err(_) => {
-                        telemetry::count(telemetry::IN_DOUBT);
-                        shared.refuse_keyed(&policy, Refusal::Unknown { id: Some(call.id()) }, None)
-                    }
+                    Ok(Fenced::Superseded) | Err(_) => shared.unknown(&policy, call.id()),
                 }
             }
-            Fate::Free => {
-                telemetry::transition(&call, claim.attempt, "in flight", "absent");
-                let _ = shared.once.settle(&claim, Ending::DidNotHappen, policy.keep).await;
-                answer.freed()
-            }
+            Fate::Free => match shared.once.settle(&claim, Ending::DidNotHappen, policy.keep).await {
+                Ok(Fenced::Applied) => {
+                    telemetry::transition(&call, claim.attempt, "in flight", "absent");
+                    answer.freed()
+                }
+                // Nothing happened all the same, but the key is not free: nothing is said about it.
+                Ok(Fenced::Superseded) | Err(_) => answer.into_response(),
+            },
             Fate::Doubt => {
-                telemetry::count(telemetry::IN_DOUBT);
-                telemetry::transition(&call, claim.attempt, "in flight", "in doubt");
-                let _ = shared.once.settle(&claim, Ending::Unknown, policy.keep).await;
-                label(answer.into_response(), KeyStatus::Unknown, Some(policy.keep))
+                shared.lose(&policy, &call, &claim).await;
+                let mut response = label(answer.into_response(), KeyStatus::Unknown, Some(policy.keep));
+                if let Some(link) = shared.settle_link(call.id()).as_deref().and_then(link_header) {
+                    response.headers_mut().append(header::LINK, link);
+                }
+                response
             }
         })
     }
 
     /// In the handler's own transaction.
-    pub(super) async fn transactional(self) -> Result<Response<Body>, S::Error> {
+    pub(super) async fn transactional(self: Box<Self>) -> Result<Response<Body>, S::Error> {
         let Self {
             shared, policy, call, ..
-        } = &self;
+        } = &*self;
         let deadline = Instant::now() + policy.wait;
         let passage = match shared.pass(call, deadline).await {
             Ok(Ok(passage)) => passage,
@@ -146,11 +146,16 @@ where
         };
         let shared = Arc::clone(shared);
         let policy = Arc::clone(policy);
-        let ran = shared.tasks.spawn(self.run_transactional(passage, deadline)).await;
-        landed(ran, &shared, &policy)
+        let id = *call.id();
+        let run = self.run_transactional(passage, deadline).in_current_span();
+        landed(shared.tasks.spawn(run).await, &shared, &policy, &id)
     }
 
-    async fn run_transactional(self, _passage: Passage<CallId>, deadline: Instant) -> Result<Response<Body>, S::Error> {
+    async fn run_transactional(
+        self: Box<Self>,
+        _passage: Passage<CallId>,
+        deadline: Instant,
+    ) -> Result<Response<Body>, S::Error> {
         let _running = telemetry::Running::start();
         let Self {
             shared,
@@ -158,7 +163,7 @@ where
             call,
             inner,
             mut request,
-        } = self;
+        } = *self;
         let (mut tx, claim) = match shared.open_and_begin(&call, deadline).await {
             Ok((tx, Verdict::Run(claim))) => (tx, claim),
             Ok((tx, verdict)) => {
@@ -180,7 +185,7 @@ where
                 let _ = tx.rollback().await;
                 return match other {
                     Came::Failed(error) => Err(error),
-                    _ => Ok(shared.refuse_keyed(&policy, Refusal::Panicked { rolled_back: true }, None)),
+                    _ => Ok(shared.refuse_keyed(&policy, Refusal::RolledBack, None)),
                 };
             }
         };
@@ -188,7 +193,7 @@ where
             let _ = tx.rollback().await;
             return Ok(answer.freed());
         }
-        if !tx.regain() {
+        if !matches!(tx.regain(), Regained::Open) {
             return Ok(shared.refuse_keyed(&policy, Refusal::TransactionWithheld, None));
         }
         let outcome = answer.encode(&policy, call.id());
@@ -209,7 +214,7 @@ where
                 shared.recent.insert(*call.id());
                 answer.stored(&policy)
             }
-            Err(error) => shared.after_lost_commit(&policy, &call, answer, &error).await,
+            Err(error) => shared.after_lost_commit(&policy, &call, answer, outcome, &error).await,
         })
     }
 }
@@ -227,7 +232,7 @@ impl Shared {
             return Ok(Ok(passage));
         }
         let in_flight = Verdict::InFlight {
-            retry_after: Duration::from_secs(1),
+            retry_after: RETRY_AFTER_DEFAULT,
         };
         let Some(_place) = self.once.place() else {
             return Ok(Err(in_flight));
@@ -248,7 +253,7 @@ impl Shared {
         Ok(verdict.filter(|verdict| !matches!(verdict, Verdict::InFlight { .. })))
     }
 
-    fn transactions(&self) -> &Arc<dyn Transactions> {
+    pub(super) fn transactions(&self) -> &Arc<dyn Transactions> {
         self.transactions
             .as_ref()
             .expect("a transactional policy without a transactional store was refused")
@@ -276,91 +281,50 @@ impl Shared {
         policy: &Policy,
         call: &Call,
         answer: Answer,
+        outcome: Bytes,
         error: &StoreError,
     ) -> Response<Body> {
         tracing::warn!(call = %call.id(), %error, "commit unanswered; asking the database what came of it");
         let deadline = Instant::now() + self.once.limits().record_patience;
         let Ok((tx, verdict)) = self.open_and_begin(call, deadline).await else {
-            telemetry::count(telemetry::IN_DOUBT);
-            return self.refuse_keyed(policy, Refusal::Unknown { id: Some(call.id()) }, None);
+            return self.unknown(policy, call.id());
         };
         let _ = tx.rollback().await;
         match verdict {
-            Verdict::Replay(_) => answer.stored(policy),
+            // A duplicate may have come after a commit that failed: then the answer that stands is not this one.
+            Verdict::Replay(replay) if replay.outcome == outcome && answer.is_kept(policy) => answer.stored(policy),
+            Verdict::Replay(_) => self.told(policy, call, verdict),
             Verdict::Run(_) => self.unavailable(policy, call, error),
-            _ => self.refuse_keyed(policy, Refusal::Unknown { id: Some(call.id()) }, None),
+            _ => self.unknown(policy, call.id()),
         }
     }
-}
 
-/// A request without a key: passed on as it is. On a transactional route its handler gets a transaction all the same,
-/// without a record.
-pub(super) async fn unkeyed<S, R>(
-    shared: Arc<Shared>,
-    policy: Arc<Policy>,
-    mut inner: S,
-    request: Request<Body>,
-) -> Result<Response<Body>, S::Error>
-where
-    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    R: HttpBody<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
-    if policy.guarantee != Guarantee::Transactional {
-        return Ok(inner.call(request).await?.map(Body::stream));
-    }
-    let run = run_unkeyed(Arc::clone(&shared), Arc::clone(&policy), inner, request);
-    landed(shared.tasks.spawn(run).await, &shared, &policy)
-}
-
-async fn run_unkeyed<S, R>(
-    shared: Arc<Shared>,
-    policy: Arc<Policy>,
-    inner: S,
-    mut request: Request<Body>,
-) -> Result<Response<Body>, S::Error>
-where
-    S: Service<Request<Body>, Response = Response<R>>,
-    R: HttpBody<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
-    let refuse = |refusal: Refusal<'_>| Ok(shared.render.render(&refusal.problem(&policy)));
-    let patience = shared.once.limits().store_patience;
-    let Ok(mut tx) = shared.transactions().open(patience, patience).await else {
-        return refuse(Refusal::StoreUnavailable);
-    };
-    tx.lend(request.extensions_mut());
-    let answer = match handle(inner, request, policy.answer_max).await {
-        Came::Answer(answer) => answer,
-        other => {
-            let _ = tx.rollback().await;
-            return match other {
-                Came::Failed(error) => Err(error),
-                _ => refuse(Refusal::Panicked { rolled_back: true }),
-            };
-        }
-    };
-    if answer.fate(Guarantee::Transactional) != Fate::Store {
-        let _ = tx.rollback().await;
-        return Ok(answer.into_response());
-    }
-    if !tx.regain() {
-        return refuse(Refusal::TransactionWithheld);
-    }
-    match tx.commit().await {
-        Ok(()) => Ok(answer.into_response()),
-        Err(_) => refuse(Refusal::Unknown { id: None }),
+    /// Ends an attempt of which nobody knows what it did.
+    async fn lose(&self, policy: &Policy, call: &Call, claim: &Claim) {
+        let lost = match policy.guarantee {
+            Guarantee::Rerunnable => "rerunnable",
+            Guarantee::AtMostOnce | Guarantee::Transactional => {
+                telemetry::count(telemetry::IN_DOUBT);
+                "in doubt"
+            }
+        };
+        telemetry::transition(call, claim.attempt, "in flight", lost);
+        // If the store cannot be told, the end of the lease tells it.
+        let _ = self.once.settle(claim, Ending::Unknown, policy.keep).await;
     }
 }
 
 impl Answer {
-    fn fate(&self, guarantee: Guarantee) -> Fate {
+    pub(super) fn fate(&self, guarantee: Guarantee) -> Fate {
         if self.parts.extensions.get::<NothingHappened>().is_some() {
             return Fate::Free;
         }
         fate(guarantee, self.parts.status)
+    }
+
+    /// Whether duplicates get to see it.
+    fn is_kept(&self, policy: &Policy) -> bool {
+        policy.store_answer && matches!(self.body, Read::Whole(_))
     }
 
     fn encode(&self, policy: &Policy, id: &CallId) -> Bytes {
@@ -381,7 +345,7 @@ impl Answer {
         label(self.into_response(), KeyStatus::Freed, None)
     }
 
-    fn into_response(self) -> Response<Body> {
+    pub(super) fn into_response(self) -> Response<Body> {
         let body = match self.body {
             Read::Whole(bytes) => Body::from(bytes),
             Read::TooLong(body) => body,
@@ -397,18 +361,26 @@ where
     R::Error: Into<BoxError>,
 {
     let run = async move {
-        let response = match inner.call(request).await {
-            Ok(response) => response,
-            Err(error) => return Came::Failed(error),
-        };
-        let (parts, body) = response.into_parts();
-        match body::read(body, answer_max).await {
-            Ok(body) => Came::Answer(Answer { parts, body }),
-            Err(_) => Came::Broke,
+        match inner.call(request).await {
+            Ok(response) => read(response, answer_max).await,
+            Err(error) => Came::Failed(error),
         }
     };
     // What the handler shared with others stays as the panic left it, just as without the layer.
     AssertUnwindSafe(run).catch_unwind().await.unwrap_or(Came::Broke)
+}
+
+/// Reads an answer to its end.
+pub(super) async fn read<E, R>(response: Response<R>, answer_max: usize) -> Came<E>
+where
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let (parts, body) = response.into_parts();
+    match body::read(body, answer_max).await {
+        Ok(body) => Came::Answer(Answer { parts, body }),
+        Err(_) => Came::Broke,
+    }
 }
 
 /// The task's answer. It fails only when the runtime is shut down around it.
@@ -416,6 +388,7 @@ fn landed<E>(
     ran: Result<Result<Response<Body>, E>, JoinError>,
     shared: &Shared,
     policy: &Policy,
+    id: &CallId,
 ) -> Result<Response<Body>, E> {
-    ran.unwrap_or_else(|_| Ok(shared.refuse_keyed(policy, Refusal::Unknown { id: None }, None)))
+    ran.unwrap_or_else(|_| Ok(shared.unknown(policy, id)))
 }

@@ -208,7 +208,8 @@ impl Policy {
         self
     }
 
-    /// The longest request body; a longer one is refused with 413.
+    /// The longest body of a request with a key, and of every protected one where the key may be in the body; a longer one
+    /// is refused with 413.
     #[must_use]
     pub fn body_max(mut self, bytes: usize) -> Self {
         self.body_max = bytes;

@@ -1,7 +1,7 @@
 //! Refusals, as problem details (RFC 9457).
 //!
-//! Only this module picks status codes. Every problem has a stable `type`, the taxonomy's `code`, and says whether
-//! repeating the request can help.
+//! Only this module and the policies' presets pick the status codes of the layer. Every problem has a stable `type`, a
+//! stable `code` for programs, and says whether repeating the request can help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Problem {
     /// The status it is answered with.
     #[serde(serialize_with = "as_number")]
     pub status: StatusCode,
-    /// The taxonomy's code.
+    /// What programs decide by.
     pub code: &'static str,
     /// What happened to this request, and what to do.
     pub detail: String,
@@ -66,8 +66,11 @@ pub(super) enum Refusal<'a> {
     },
     /// The effect ended in a way that nobody saw; the store may learn it yet.
     Unknown {
-        id: Option<&'a CallId>,
+        id: &'a CallId,
+        settle: Option<String>,
     },
+    /// The same without a key, so that nobody will ever learn it.
+    CommitUnknown,
     ReplayUnavailable {
         status: Option<StatusCode>,
     },
@@ -77,14 +80,20 @@ pub(super) enum Refusal<'a> {
     },
     BodyUnreadable,
     NoPrincipal,
-    Panicked {
-        rolled_back: bool,
+    /// The handler panicked, or its answer broke off, and nobody knows what it did.
+    HandlerFailed {
+        id: &'a CallId,
+        settle: Option<String>,
     },
+    /// The same, and it was undone.
+    RolledBack,
+    /// The same, and it may be run again.
+    Rerunnable,
     TransactionWithheld,
 }
 
 /// How soon to try again when nothing better is known.
-const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
+pub(super) const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
 /// A kind of problem, in words.
 struct Kind {
@@ -128,6 +137,10 @@ const UNKNOWN: Kind = Kind {
     detail: "its outcome could not be stored; repeat the request with the same key to learn it",
     ..IN_DOUBT
 };
+const COMMIT_UNKNOWN: Kind = Kind {
+    detail: "the database did not say whether it committed; find out before you repeat a request that has no key",
+    ..IN_DOUBT
+};
 const REPLAY_UNAVAILABLE: Kind = Kind {
     urn: "urn:exactly:problem:replay-unavailable",
     code: "OUTCOME.replay_unavailable",
@@ -166,8 +179,12 @@ const HANDLER_FAILED: Kind = Kind {
 };
 const ROLLED_BACK: Kind = Kind {
     code: "TRANSIENT.handler_failed",
-    detail: "nothing happened",
+    detail: "nothing happened; a repetition runs it again",
     ..HANDLER_FAILED
+};
+const RERUNNABLE: Kind = Kind {
+    detail: "whether the operation happened is not known; a repetition runs it again",
+    ..ROLLED_BACK
 };
 const TRANSACTION_WITHHELD: Kind = Kind {
     urn: "urn:exactly:problem:transaction-withheld",
@@ -184,22 +201,12 @@ impl Refusal<'_> {
             Self::KeyInvalid(invalid) => KEY_INVALID.at(policy.statuses.key_invalid).detail(invalid.to_string()),
             Self::Mismatch => PAYLOAD_MISMATCH.at(policy.statuses.mismatch),
             Self::InProgress { retry_after } => IN_PROGRESS.at(StatusCode::CONFLICT).retry(Some(retry_after)),
-            Self::InDoubt { id, settle } => {
-                let call = Some(id.to_string());
-                Problem {
-                    call,
-                    settle,
-                    ..IN_DOUBT.at(StatusCode::CONFLICT)
-                }
+            Self::InDoubt { id, settle } => IN_DOUBT.at(StatusCode::CONFLICT).about(id, settle),
+            Self::Unknown { id, settle } => {
+                let problem = UNKNOWN.at(StatusCode::CONFLICT).about(id, settle);
+                problem.retry(Some(RETRY_AFTER_DEFAULT))
             }
-            Self::Unknown { id } => {
-                let call = id.map(ToString::to_string);
-                Problem {
-                    call,
-                    ..UNKNOWN.at(StatusCode::CONFLICT)
-                }
-                .retry(Some(RETRY_AFTER_DEFAULT))
-            }
+            Self::CommitUnknown => COMMIT_UNKNOWN.at(StatusCode::CONFLICT),
             Self::ReplayUnavailable { status } => {
                 let answered_status = status.map(|status| status.as_u16());
                 Problem {
@@ -215,8 +222,9 @@ impl Refusal<'_> {
             )),
             Self::BodyUnreadable => BODY_UNREADABLE.at(StatusCode::BAD_REQUEST).retry(None),
             Self::NoPrincipal => NO_PRINCIPAL.at(StatusCode::UNAUTHORIZED),
-            Self::Panicked { rolled_back: true } => ROLLED_BACK.at(FAILED).retry(None),
-            Self::Panicked { rolled_back: false } => HANDLER_FAILED.at(FAILED),
+            Self::HandlerFailed { id, settle } => HANDLER_FAILED.at(FAILED).about(id, settle),
+            Self::RolledBack => ROLLED_BACK.at(FAILED).retry(None),
+            Self::Rerunnable => RERUNNABLE.at(FAILED).retry(None),
             Self::TransactionWithheld => TRANSACTION_WITHHELD.at(FAILED),
         }
     }
@@ -242,6 +250,12 @@ impl Kind {
 impl Problem {
     fn detail(mut self, detail: String) -> Self {
         self.detail = detail;
+        self
+    }
+
+    fn about(mut self, id: &CallId, settle: Option<String>) -> Self {
+        self.call = Some(id.to_string());
+        self.settle = settle;
         self
     }
 
@@ -300,7 +314,8 @@ impl fmt::Debug for Render {
     }
 }
 
-fn link_header(link: &str) -> Option<HeaderValue> {
+/// The `Link` to where a call is settled.
+pub(super) fn link_header(link: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("<{link}>; rel=\"settle\"")).ok()
 }
 

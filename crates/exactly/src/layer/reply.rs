@@ -11,7 +11,7 @@ use super::body::Body;
 use super::policy::Policy;
 use super::problem::Refusal;
 use crate::clock::{Clock, WallClock};
-use crate::{Call, Keep, Replay, StoreError, Verdict, telemetry};
+use crate::{Call, CallId, Keep, Replay, StoreError, Verdict, telemetry};
 
 /// Says what became of the key: `stored`, `replayed`, `freed` (nothing happened, a retry runs) or `unknown`.
 pub const IDEMPOTENCY_STATUS: HeaderName = HeaderName::from_static("idempotency-status");
@@ -97,10 +97,7 @@ impl Shared {
             }
             Verdict::InDoubt(_) => {
                 telemetry::conflict("in_doubt");
-                let settle = self
-                    .settle_link
-                    .as_deref()
-                    .map(|prefix| format!("{prefix}{}", call.id()));
+                let settle = self.settle_link(call.id());
                 (Refusal::InDoubt { id: call.id(), settle }, None)
             }
         };
@@ -109,10 +106,26 @@ impl Shared {
         self.refuse_keyed(policy, refusal, Some(keep.unwrap_or(policy.keep)))
     }
 
+    pub(super) fn refuse(&self, policy: &Policy, refusal: Refusal<'_>) -> Response<Body> {
+        self.render.render(&refusal.problem(policy))
+    }
+
     pub(super) fn refuse_keyed(&self, policy: &Policy, refusal: Refusal<'_>, keep: Option<Keep>) -> Response<Body> {
-        let mut response = self.render.render(&refusal.problem(policy));
+        let mut response = self.refuse(policy, refusal);
         expose(&mut response, keep);
         response
+    }
+
+    /// The answer to a call whose outcome could not be stored.
+    pub(super) fn unknown(&self, policy: &Policy, id: &CallId) -> Response<Body> {
+        telemetry::count(telemetry::IN_DOUBT);
+        let settle = self.settle_link(id);
+        self.refuse_keyed(policy, Refusal::Unknown { id, settle }, Some(policy.keep))
+    }
+
+    /// Where the call is settled, if anywhere.
+    pub(super) fn settle_link(&self, id: &CallId) -> Option<String> {
+        self.settle_link.as_deref().map(|prefix| format!("{prefix}{id}"))
     }
 
     pub(super) fn unavailable(&self, policy: &Policy, call: &Call, error: &StoreError) -> Response<Body> {
@@ -124,10 +137,12 @@ impl Shared {
 
     fn replay(&self, policy: &Policy, call: &Call, replay: Replay) -> Response<Body> {
         let keep = replay.expires_in.map_or(Keep::Forever, Keep::For);
-        telemetry::count(telemetry::REPLAYED);
         telemetry::count(telemetry::CACHE_HIT);
         let status = match answer::decode(policy, call.id(), replay.outcome) {
-            Ok(Stored::Whole(response)) => return label(response, KeyStatus::Replayed, Some(keep)),
+            Ok(Stored::Whole(response)) => {
+                telemetry::count(telemetry::REPLAYED);
+                return label(response, KeyStatus::Replayed, Some(keep));
+            }
             Ok(Stored::NotKept(status)) => Some(status),
             Err(answer::Unreadable) => {
                 let operation = call.scope().operation();

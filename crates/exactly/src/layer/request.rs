@@ -7,31 +7,80 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use http_body::Body as HttpBody;
+use serde_json::Value;
 
-use super::body::{self, BoxError, Read};
-use super::config::Principal;
+use super::body::{self, Body, BoxError, Read};
+use super::config::{Principal, PrincipalRule};
 use super::policy::{KeyRule, Policy};
 use super::problem::Refusal;
+use super::{member, route};
 use crate::fingerprint::FingerprintInput;
 use crate::key::{InvalidKey, InvalidKeyKind};
 use crate::{Call, Fingerprint, Key, Scope};
 
-/// What a policy says about a request before its body is read.
-pub(super) enum Keyed {
-    /// Not the layer's business.
-    Unkeyed,
-    /// The key came in a header.
-    Key(Key),
-    /// The key may be in the body.
-    InBody,
+/// What a request asks the layer for.
+pub(super) enum Asked {
+    /// Nothing: it is passed on.
+    Nothing(Body),
+    /// This call, with this content.
+    Call(Call, Bytes),
 }
 
-/// Looks for the key in the headers.
-pub(super) fn key_of_headers(policy: &Policy, method: &Method, headers: &HeaderMap) -> Result<Keyed, Refusal<'static>> {
-    let protects = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method);
-    if policy.key == KeyRule::Off || !protects {
-        return Ok(Keyed::Unkeyed);
+/// Finds out what a request on `route` asks for, and reads its body if that takes it.
+pub(super) async fn ask<B>(
+    policy: &Policy,
+    principals: &PrincipalRule,
+    route: &str,
+    parts: &Parts,
+    body: B,
+) -> Result<Asked, Refusal<'static>>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    if policy.key == KeyRule::Off || !is_protected(&parts.method) {
+        return Ok(Asked::Nothing(Body::stream(body)));
     }
+    let in_header = key_of_headers(policy, &parts.headers)?;
+    if in_header.is_none() && policy.key_field.is_none() {
+        return without_key(policy, Body::stream(body));
+    }
+    // A stranger with a key is turned away before anything is read for him.
+    let early = in_header.is_some().then(|| principals.of(parts)).transpose()?;
+    let body = read_body(policy, body).await?;
+    let in_body = key_of_body(policy, &body)?;
+    let key = match (in_header, in_body) {
+        (Some(one), Some(other)) if one != other => return Err(sent_twice()),
+        (in_header, in_body) => in_header.or(in_body),
+    };
+    let Some(key) = key else {
+        return without_key(policy, Body::from(body));
+    };
+    let principal = match early {
+        Some(principal) => principal,
+        None => principals.of(parts)?,
+    };
+    let call = call(policy, route, principal, key, parts, &body);
+    Ok(Asked::Call(call, body))
+}
+
+/// Whether requests with this method change something.
+pub(super) fn is_protected(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+}
+
+fn without_key(policy: &Policy, body: Body) -> Result<Asked, Refusal<'static>> {
+    match policy.key {
+        KeyRule::Required => Err(Refusal::KeyMissing),
+        KeyRule::Optional | KeyRule::Off => Ok(Asked::Nothing(body)),
+    }
+}
+
+fn sent_twice() -> Refusal<'static> {
+    Refusal::KeyInvalid(InvalidKey::new(InvalidKeyKind::SentTwice))
+}
+
+fn key_of_headers(policy: &Policy, headers: &HeaderMap) -> Result<Option<Key>, Refusal<'static>> {
     let mut found: Option<Key> = None;
     for name in &policy.key_headers {
         let lines = headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
@@ -40,34 +89,31 @@ pub(super) fn key_of_headers(policy: &Policy, method: &Method, headers: &HeaderM
         };
         let key = policy.key_format.check(key).map_err(Refusal::KeyInvalid)?;
         if found.replace(key.clone()).is_some_and(|other| other != key) {
-            return Err(Refusal::KeyInvalid(InvalidKey::new(InvalidKeyKind::SentTwice)));
+            return Err(sent_twice());
         }
     }
-    match (found, policy.key) {
-        (Some(key), _) => Ok(Keyed::Key(key)),
-        (None, _) if policy.key_field.is_some() => Ok(Keyed::InBody),
-        (None, KeyRule::Required) => Err(Refusal::KeyMissing),
-        (None, KeyRule::Optional | KeyRule::Off) => Ok(Keyed::Unkeyed),
-    }
+    Ok(found)
 }
 
-/// Looks for the key in a JSON body.
-pub(super) fn key_of_body(policy: &Policy, body: &[u8]) -> Result<Option<Key>, Refusal<'static>> {
-    let field = policy.key_field.as_deref().unwrap_or_default();
-    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    match json.as_ref().and_then(|json| json.get(field)) {
-        Some(serde_json::Value::String(text)) => {
+/// The key in a member of a JSON body. Whoever cannot read the body cannot carry it out either, so it has no key.
+fn key_of_body(policy: &Policy, body: &[u8]) -> Result<Option<Key>, Refusal<'static>> {
+    let Some(field) = policy.key_field.as_deref() else {
+        return Ok(None);
+    };
+    let values = member::values(field, body).unwrap_or_default();
+    match values.as_slice() {
+        [] | [Value::Null] => Ok(None),
+        [Value::String(text)] => {
             let key = Key::new(text.as_str()).and_then(|key| policy.key_format.check(key));
             key.map(Some).map_err(Refusal::KeyInvalid)
         }
-        Some(value) if !value.is_null() => Err(Refusal::KeyInvalid(InvalidKey::new(InvalidKeyKind::NotAString))),
-        _ if policy.key == KeyRule::Required => Err(Refusal::KeyMissing),
-        _ => Ok(None),
+        [_] => Err(Refusal::KeyInvalid(InvalidKey::new(InvalidKeyKind::NotAString))),
+        _ => Err(sent_twice()),
     }
 }
 
 /// The whole body, or why there is none.
-pub(super) async fn read_body<B>(policy: &Policy, body: B) -> Result<Bytes, Refusal<'static>>
+async fn read_body<B>(policy: &Policy, body: B) -> Result<Bytes, Refusal<'static>>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -84,16 +130,8 @@ where
     }
 }
 
-/// The call that a request with `key` asks for.
-pub(super) fn call(
-    policy: &Policy,
-    route: &str,
-    principal: Option<Principal>,
-    key: Key,
-    parts: &Parts,
-    body: &[u8],
-) -> Call {
-    let operation = format!("{} {route}", parts.method);
+fn call(policy: &Policy, route: &str, principal: Option<Principal>, key: Key, parts: &Parts, body: &[u8]) -> Call {
+    let operation = [parts.method.as_str(), " ", route].concat();
     let scope = match principal {
         Some(principal) => Scope::new(principal.into_name(), operation),
         None => Scope::global(operation),
@@ -103,7 +141,7 @@ pub(super) fn call(
         .with_on_lost(policy.on_lost())
 }
 
-fn fingerprint(policy: &Policy, route: &str, parts: &Parts, body: &[u8]) -> Fingerprint {
+fn fingerprint(policy: &Policy, name: &str, parts: &Parts, body: &[u8]) -> Fingerprint {
     let headers: Vec<_> = policy
         .compared_headers
         .iter()
@@ -116,11 +154,12 @@ fn fingerprint(policy: &Policy, route: &str, parts: &Parts, body: &[u8]) -> Fing
         })
         .collect();
     let (content_type, content_encoding) = (joined(parts, CONTENT_TYPE), joined(parts, CONTENT_ENCODING));
+    let uri = route::uri(parts);
     FingerprintInput {
         method: parts.method.as_str(),
-        route,
-        path: parts.uri.path(),
-        query: parts.uri.query(),
+        route: name,
+        path: uri.path(),
+        query: uri.query(),
         content_type: content_type.as_deref(),
         content_encoding: content_encoding.as_deref(),
         headers: &headers,

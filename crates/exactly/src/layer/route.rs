@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use http::request::Parts;
+use http::{Method, Uri};
 
 use super::{ConfigError, Policy};
 
@@ -52,7 +52,7 @@ impl Route {
         if self.method != parts.method {
             return false;
         }
-        let mut path = parts.uri.path().split('/');
+        let mut path = uri(parts).path().split('/');
         for segment in self.pattern.split('/') {
             if segment.starts_with("{*") {
                 return path.next().is_some();
@@ -73,24 +73,32 @@ impl Route {
 
 /// The policy and the name of the route that `parts` asks for: the first pattern that matches, or what the router
 /// matched.
-pub(super) fn find<'a>(routes: &'a [Route], default: &'a Arc<Policy>, parts: &Parts) -> (&'a Arc<Policy>, Arc<str>) {
+pub(super) fn find<'a>(routes: &'a [Route], default: &'a Arc<Policy>, parts: &'a Parts) -> (&'a Arc<Policy>, &'a str) {
     match routes.iter().find(|route| route.matches(parts)) {
-        Some(route) => (&route.policy, Arc::clone(&route.pattern)),
-        None => (default, matched_path(parts)),
+        Some(route) => (&route.policy, &route.pattern),
+        None => (default, matched_path(parts).unwrap_or(UNNAMED)),
     }
 }
 
 #[cfg(feature = "axum")]
-fn matched_path(parts: &Parts) -> Arc<str> {
-    parts
-        .extensions
-        .get::<axum::extract::MatchedPath>()
-        .map_or_else(|| UNNAMED.into(), |path| path.as_str().into())
+fn matched_path(parts: &Parts) -> Option<&str> {
+    let matched = parts.extensions.get::<axum::extract::MatchedPath>();
+    matched.map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
-fn matched_path(_parts: &Parts) -> Arc<str> {
-    UNNAMED.into()
+fn matched_path(_parts: &Parts) -> Option<&str> {
+    None
+}
+
+/// What the client asked for. A nested router cuts off the part of the path that led to it, and with it which order is to
+/// be refunded.
+pub(super) fn uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+        return original;
+    }
+    &parts.uri
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use exactly::layer::{Guarantee, IdempotencyLayer, Policy};
+use exactly::layer::{CallInfo, Guarantee, IdempotencyLayer, Policy};
+use exactly::once::Limits;
 use exactly::{Fenced, MemoryStore, Store, Verdict};
 use http::{Request, Response};
 use tower::{Layer, ServiceExt};
 
-use crate::app::{Runs, SECOND, answer, app, ask, counting, layer, memory, settle_down};
+use crate::app::{Runs, SECOND, answer, app, ask, builder, counting, layer, memory, settle_down};
 use crate::rigged::{Fault, Rigged, Verb};
 
 #[tokio::test(start_paused = true)]
@@ -116,17 +117,22 @@ async fn a_handler_that_panics_leaves_its_outcome_in_doubt_unless_it_may_be_reru
     ] {
         let runs = Runs::default();
         let counted = runs.clone();
-        let app = app(&layer(memory(), Policy::playbook().guarantee(guarantee)), move |_| {
+        let policy = Policy::playbook().guarantee(guarantee);
+        let app = app(&layer(memory(), policy), move |request: axum::extract::Request| {
             let run = counted.count();
+            let attempt = request.extensions().get::<CallInfo>().unwrap().claim.attempt;
             async move {
                 assert!(run > 1, "the first run fails mid-operation");
-                answer(200, "done")
+                answer(200, format!("attempt {attempt}"))
             }
         });
-        ask("k1").send(&app).await.assert_problem(500, code);
+        let first = ask("k1").send(&app).await;
+        first.assert_problem(500, code);
+        assert!(first.header("idempotency-expires").is_some());
         let second = ask("k1").send(&app).await;
         if guarantee == Guarantee::Rerunnable {
-            assert_eq!((second.text(), runs.get()), ("done", 2));
+            // It may have happened, and whoever runs it again is told so.
+            assert_eq!((second.text(), runs.get()), ("attempt 2", 2));
         } else {
             second.assert_problem(409, "OUTCOME.unknown");
             assert_eq!(runs.get(), 1);
@@ -209,4 +215,73 @@ async fn a_full_store_turns_requests_away_without_running_them() {
     ask("k2").send(&app).await.assert_problem(503, "DEPENDENCY.unavailable");
     assert_eq!(ask("k1").send(&app).await.key_status(), Some("replayed"));
     assert_eq!(runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_to_give_back_leave_room_for_outcomes_that_are_known() {
+    let store = Arc::new(Rigged::new());
+    let limits = Limits {
+        late_max: 1,
+        ..Limits::default()
+    };
+    let layer = builder(Arc::<Rigged>::clone(&store))
+        .policy(Policy::ietf())
+        .limits(limits)
+        .build()
+        .unwrap();
+    let leave = Arc::new(tokio::sync::Notify::new());
+    let wait = Arc::clone(&leave);
+    let app = app(&layer, move |_| {
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.notified().await;
+            answer(201, "done")
+        }
+    });
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { ask("k1").send(&app).await }
+    });
+    settle_down().await;
+    // Everything is down: the place for claims is taken, and then an outcome has to be kept.
+    store.go_down();
+    ask("k2").send(&app).await.assert_problem(503, "DEPENDENCY.unavailable");
+    leave.notify_one();
+    first.await.unwrap().assert_problem(409, "OUTCOME.unknown");
+    store.mend();
+    // A shutdown waits for it.
+    layer.drain().await;
+    assert_eq!(ask("k1").send(&app).await.key_status(), Some("replayed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_could_not_be_freed_is_not_called_free() {
+    let store = Arc::new(Rigged::new());
+    let app = app(&layer(Arc::<Rigged>::clone(&store), Policy::ietf()), |_| async {
+        answer(503, "try again")
+    });
+    store.break_with(Verb::Abandon, Fault::Refuses);
+    let refused = ask("k1").send(&app).await;
+    assert_eq!((refused.status.as_u16(), refused.key_status()), (503, None));
+    store.mend();
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(ask("k1").send(&app).await.key_status(), Some("freed"));
+}
+
+#[tokio::test]
+async fn whoever_is_told_of_a_doubt_is_told_where_it_is_settled() {
+    let layer = builder(memory())
+        .settle_link("https://ops.example/calls/")
+        .build()
+        .unwrap();
+    let panicking = app(&layer, |_| async { panic!("half way") });
+    let timing_out = app(&layer, |_| async { answer(504, "") });
+    for (key, app) in [("k1", panicking), ("k2", timing_out)] {
+        for _ in 0..2 {
+            let told = ask(key).send(&app).await;
+            let link = told.header("link").unwrap();
+            assert!(link.starts_with("<https://ops.example/calls/"), "{link}");
+            assert!(told.header("idempotency-expires").is_some());
+        }
+    }
 }

@@ -166,7 +166,6 @@ async fn another_user_method_or_route_never_sees_the_answer() {
     let others = [
         ask("k1"),
         ask("k1").header("x-user", "bob"),
-        ask("k1").header("x-user", ""),
         ask("k1").method("PUT"),
         ask("k1").uri("/payments"),
     ];
@@ -178,7 +177,7 @@ async fn another_user_method_or_route_never_sees_the_answer() {
             "{other:?}"
         );
     }
-    assert_eq!(runs.get(), 5);
+    assert_eq!(runs.get(), 4);
     let differing = [
         ask("k1").uri("/refunds?tenant=2"),
         ask("k1").body("{}"),
@@ -290,12 +289,48 @@ async fn a_body_over_the_limit_is_refused_and_nothing_is_stored() {
 #[tokio::test]
 async fn a_request_without_an_authenticated_caller_is_refused() {
     let (app, runs) = counting(memory(), Policy::playbook());
-    ask("k1")
-        .header("x-user", "nobody")
-        .send(&app)
-        .await
-        .assert_problem(401, "AUTH.principal_missing");
+    // An empty name is a name that somebody forgot to fill in, and would be everyone's.
+    for user in ["nobody", ""] {
+        ask("k1")
+            .header("x-user", user)
+            .send(&app)
+            .await
+            .assert_problem(401, "AUTH.principal_missing");
+    }
     assert_eq!(runs.get(), 0);
+}
+
+#[tokio::test]
+async fn only_who_sends_a_key_has_to_be_known() {
+    let policy = Policy::playbook().key_field("clientMutationId");
+    let (app, runs) = counting(memory(), policy);
+    let stranger = Ask::bare().header("x-user", "nobody");
+    assert_eq!(stranger.clone().send(&app).await.text(), "run 1");
+    let keyed = stranger.body(r#"{"clientMutationId":"m1"}"#).send(&app).await;
+    keyed.assert_problem(401, "AUTH.principal_missing");
+    assert_eq!(runs.get(), 1);
+}
+
+#[tokio::test]
+async fn keys_in_header_and_body_that_disagree_are_refused() {
+    let policy = Policy::playbook().key_field("clientMutationId");
+    let (app, runs) = counting(memory(), policy);
+    let body = r#"{"clientMutationId":"k1"}"#;
+    let refused = [
+        ask("k2").body(body),
+        Ask::bare().body(r#"{"clientMutationId":"k1","clientMutationId":"k2"}"#),
+        Ask::bare().body(r#"{"clientMutationId":"k1","clientMutationId":"k1"}"#),
+        Ask::bare().body(r#"{"clientMutationId":17}"#),
+    ];
+    for request in refused {
+        request.send(&app).await.assert_problem(422, "IDEMPOTENCY_KEY_INVALID");
+    }
+    assert_eq!(runs.get(), 0);
+    assert_eq!(ask("k1").body(body).send(&app).await.key_status(), Some("stored"));
+    let by_body_alone = Ask::bare().body(body).send(&app).await;
+    assert_eq!(by_body_alone.key_status(), Some("replayed"));
+    // A header's key needs no body that can be read.
+    assert_eq!(ask("k3").body("{").send(&app).await.key_status(), Some("stored"));
 }
 
 #[tokio::test]
@@ -317,7 +352,13 @@ async fn global_keys_are_shared_by_all_when_asked_for() {
 #[tokio::test]
 async fn a_bad_configuration_names_every_mistake_at_once() {
     let store: Arc<dyn Store> = memory();
+    let limits = exactly::once::Limits {
+        poll: std::time::Duration::ZERO,
+        record_patience: std::time::Duration::MAX,
+        ..exactly::once::Limits::default()
+    };
     let errors = IdempotencyLayer::builder(store)
+        .limits(limits)
         .policy(Policy::playbook().guarantee(Guarantee::Transactional))
         .route(
             Method::POST,
@@ -333,10 +374,12 @@ async fn a_bad_configuration_names_every_mistake_at_once() {
         "guarantee is transactional",
         "POST refunds: pattern",
         "lease is 0ns",
+        "limits: poll is 0ns, accepted is 10ms to 60s",
+        "limits: record_patience is",
     ] {
         assert!(text.contains(part), "{part:?} in {text:?}");
     }
-    assert_eq!(errors.iter().count(), 4);
+    assert_eq!(errors.iter().count(), 6);
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ mod key;
 mod layer_answers;
 mod layer_failures;
 mod layer_keys;
+mod layer_routers;
+mod layer_telemetry;
 mod layer_waiting;
 mod rigged;
 #[cfg(feature = "layer")]

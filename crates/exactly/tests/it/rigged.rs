@@ -36,6 +36,7 @@ pub(crate) enum Verb {
 pub(crate) struct Rigged {
     pub(crate) inner: MemoryStore,
     fault: Mutex<Option<(Verb, Fault)>>,
+    down: AtomicBool,
     /// While set, completions wait for `released`.
     holding: AtomicBool,
     released: Notify,
@@ -46,6 +47,7 @@ impl Rigged {
         Self {
             inner: MemoryStore::with_clock(PausedClock::new()),
             fault: Mutex::new(None),
+            down: AtomicBool::new(false),
             holding: AtomicBool::new(false),
             released: Notify::new(),
         }
@@ -55,8 +57,14 @@ impl Rigged {
         *self.fault.lock().unwrap() = Some((verb, fault));
     }
 
+    /// Refuses everything.
+    pub(crate) fn go_down(&self) {
+        self.down.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn mend(&self) {
         *self.fault.lock().unwrap() = None;
+        self.down.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn hold_completions(&self) {
@@ -69,6 +77,9 @@ impl Rigged {
     }
 
     fn fault(&self, verb: Verb) -> Option<Fault> {
+        if self.down.load(Ordering::SeqCst) {
+            return Some(Fault::Refuses);
+        }
         self.fault
             .lock()
             .unwrap()
