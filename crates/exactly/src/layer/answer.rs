@@ -123,33 +123,42 @@ fn take_len(plain: &mut Bytes) -> Option<usize> {
 
 /// Whether a duplicate may see this header of the first caller's answer.
 fn is_kept(policy: &Policy, headers: &HeaderMap, name: &HeaderName) -> bool {
-    // Cookies and credentials were for the first caller; hop-by-hop headers and lengths belong to one connection; dates
-    // and CORS headers to one exchange.
-    const WITHHELD: [HeaderName; 18] = [
-        header::SET_COOKIE,
-        header::AUTHORIZATION,
-        header::PROXY_AUTHENTICATE,
-        header::PROXY_AUTHORIZATION,
-        header::WWW_AUTHENTICATE,
+    !is_of_connection(name)
+        && !is_named_by_connection(headers, name)
+        && !policy.withheld_headers.contains(name)
+        && (!is_of_caller(name) || policy.replayed_headers.contains(name))
+}
+
+/// Whether the header says something about one connection and its messages, or is one that the layer writes itself.
+pub(super) fn is_of_connection(name: &HeaderName) -> bool {
+    const OF_CONNECTION: [HeaderName; 8] = [
         header::CONNECTION,
         header::TE,
         header::TRAILER,
         header::TRANSFER_ENCODING,
         header::UPGRADE,
         header::CONTENT_LENGTH,
-        header::DATE,
-        header::AGE,
         HeaderName::from_static("keep-alive"),
         HeaderName::from_static("proxy-connection"),
+    ];
+    OF_CONNECTION.contains(name) || name.as_str().starts_with("idempotency-")
+}
+
+/// Whether the header was for the first caller alone, or for the moment of its exchange: cookies, credentials, dates, CORS.
+fn is_of_caller(name: &HeaderName) -> bool {
+    const OF_CALLER: [HeaderName; 10] = [
+        header::SET_COOKIE,
+        header::AUTHORIZATION,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+        header::WWW_AUTHENTICATE,
+        header::DATE,
+        header::AGE,
+        HeaderName::from_static("set-cookie2"),
         HeaderName::from_static("authentication-info"),
         HeaderName::from_static("proxy-authentication-info"),
-        HeaderName::from_static("set-cookie2"),
     ];
-    !WITHHELD.contains(name)
-        && !policy.withheld_headers.contains(name)
-        && !name.as_str().starts_with("access-control-")
-        && !name.as_str().starts_with("idempotency-")
-        && !is_named_by_connection(headers, name)
+    OF_CALLER.contains(name) || name.as_str().starts_with("access-control-")
 }
 
 fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {

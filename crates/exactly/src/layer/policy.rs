@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode, header};
 
-use super::ConfigError;
 use super::seal::KeyRing;
+use super::{ConfigError, answer};
 use crate::fingerprint::LeaveOut;
 use crate::key::{KeyFormat, KeySyntax};
 use crate::{Keep, LEASE_DEFAULT, OnLost};
@@ -75,6 +75,7 @@ pub struct Policy {
     pub(super) leave_out: LeaveOut,
     pub(super) compared_headers: Vec<HeaderName>,
     pub(super) withheld_headers: Vec<HeaderName>,
+    pub(super) replayed_headers: Vec<HeaderName>,
     pub(super) store_answer: bool,
     pub(super) sealed_by: Option<Arc<KeyRing>>,
     pub(super) statuses: Statuses,
@@ -105,6 +106,7 @@ impl Policy {
             leave_out: LeaveOut::nothing(),
             compared_headers: vec![header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE],
             withheld_headers: Vec::new(),
+            replayed_headers: Vec::new(),
             store_answer: true,
             sealed_by: None,
             statuses: Statuses {
@@ -238,10 +240,17 @@ impl Policy {
         self
     }
 
-    /// An answer header that is not kept, beside those that never are.
+    /// An answer header that is not replayed, beside cookies, credentials, dates and CORS headers.
     #[must_use]
     pub fn withheld_header(mut self, name: HeaderName) -> Self {
         self.withheld_headers.push(name);
+        self
+    }
+
+    /// An answer header that is replayed although it is one of those, such as a cookie that every repetition is to set.
+    #[must_use]
+    pub fn replayed_header(mut self, name: HeaderName) -> Self {
+        self.replayed_headers.push(name);
         self
     }
 
@@ -304,6 +313,15 @@ impl Policy {
             self.statuses.key_invalid,
             self.statuses.mismatch,
         ];
+        for name in &self.replayed_headers {
+            let accepted = "a header that does not belong to one connection";
+            require(
+                !answer::is_of_connection(name),
+                "replayed_header",
+                name.to_string(),
+                accepted,
+            );
+        }
         for status in statuses {
             require(status.is_client_error(), "statuses", status.to_string(), "a 4xx status");
         }

@@ -88,6 +88,17 @@ async fn what_belongs_to_the_first_caller_or_connection_is_not_replayed() {
         assert_eq!(second.header(name), None, "{name}");
     }
     assert_eq!(second.header("x-kept"), Some("1"));
+
+    let policy = Policy::playbook().replayed_header(http::header::SET_COOKIE);
+    let app = crate::app::app(&layer(memory(), policy), |_| async {
+        Response::builder()
+            .header("set-cookie", "cart=1")
+            .body(Body::empty())
+            .unwrap()
+    });
+    for _ in 0..2 {
+        assert_eq!(ask("k1").send(&app).await.header("set-cookie"), Some("cart=1"));
+    }
 }
 
 #[tokio::test]

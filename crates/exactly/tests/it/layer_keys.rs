@@ -363,7 +363,9 @@ async fn a_bad_configuration_names_every_mistake_at_once() {
         .route(
             Method::POST,
             "refunds",
-            Policy::playbook().lease(std::time::Duration::ZERO),
+            Policy::playbook()
+                .lease(std::time::Duration::ZERO)
+                .replayed_header(http::header::TRANSFER_ENCODING),
         )
         .build()
         .unwrap_err();
@@ -374,12 +376,13 @@ async fn a_bad_configuration_names_every_mistake_at_once() {
         "guarantee is transactional",
         "POST refunds: pattern",
         "lease is 0ns",
+        "replayed_header is transfer-encoding",
         "limits: poll is 0ns, accepted is 10ms to 60s",
         "limits: record_patience is",
     ] {
         assert!(text.contains(part), "{part:?} in {text:?}");
     }
-    assert_eq!(errors.iter().count(), 6);
+    assert_eq!(errors.iter().count(), 7);
 }
 
 #[tokio::test]

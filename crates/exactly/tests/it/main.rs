@@ -9,6 +9,7 @@ mod layer_answers;
 mod layer_failures;
 mod layer_keys;
 mod layer_routers;
+mod layer_sockets;
 mod layer_telemetry;
 mod layer_waiting;
 mod rigged;
