@@ -2,15 +2,14 @@
 //!
 //! `POST /payments` and `POST /refunds` are transactional: the books and the record of the call commit together.
 //! `POST /payouts` calls a provider across the network, where no transaction reaches: its claim is durable before the
-//! call, and if the provider stays silent the payout is in doubt until `POST /doubts/{call}/settle` asks the provider
-//! what it did.
+//! call, and if the provider stays silent the payout is in doubt until the operator's `POST /doubts/{call}` asks the
+//! provider what it did.
 
 mod ledger;
 mod provider;
 mod service;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use exactly::layer::IdempotencyLayer;
@@ -31,8 +30,8 @@ pub struct App {
     pub layer: IdempotencyLayer,
 }
 
-/// The service on `database`: `sqlite:FILE` or `postgres://…`.
-pub async fn app(database: &str, provider: Provider) -> Result<App, StoreError> {
+/// The service on `database`, `sqlite:FILE` or `postgres://…`, where the user `operator` settles what is in doubt.
+pub async fn app(database: &str, provider: Provider, operator: &str) -> Result<App, StoreError> {
     if database.starts_with("postgres") {
         let store = Arc::new(PgStore::connect(database).await?);
         create(
@@ -40,7 +39,7 @@ pub async fn app(database: &str, provider: Provider) -> Result<App, StoreError> 
                 .execute(store.pool())
                 .await,
         )?;
-        Ok(router::<PgStore>(store, provider))
+        Ok(router::<PgStore>(store, provider, operator))
     } else if database.starts_with("sqlite:") {
         let store = Arc::new(SqliteStore::open(database).await?);
         create(
@@ -48,7 +47,7 @@ pub async fn app(database: &str, provider: Provider) -> Result<App, StoreError> 
                 .execute(store.pool())
                 .await,
         )?;
-        Ok(router::<SqliteStore>(store, provider))
+        Ok(router::<SqliteStore>(store, provider, operator))
     } else {
         let context = format!("open database: {database:?} is neither sqlite:FILE nor postgres://…");
         Err(StoreError::new(StoreErrorKind::Refused, context))
@@ -60,6 +59,3 @@ fn create<T>(created: sqlx::Result<T>) -> Result<(), StoreError> {
         .map(drop)
         .map_err(|error| StoreError::new(StoreErrorKind::Other, "create the books").with_source(error))
 }
-
-/// How long a duplicate waits for the first answer.
-const WAIT: Duration = Duration::from_secs(5);

@@ -24,6 +24,9 @@ struct Args {
     /// The provider stays silent about once in so many payouts; 0 is never.
     #[arg(long, default_value = "3", value_name = "N")]
     provider_silence: u32,
+    /// The bearer token that may list and settle what is in doubt.
+    #[arg(long, default_value = "desk", value_name = "TOKEN")]
+    operator: String,
 }
 
 #[tokio::main]
@@ -42,11 +45,11 @@ async fn main() -> ExitCode {
 
 async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let provider = Provider::new(Duration::from_millis(args.provider_delay), args.provider_silence);
-    let App { router, layer } = app(&args.database, provider).await?;
+    let App { router, layer } = app(&args.database, provider, &args.operator).await?;
     let listener = TcpListener::bind(args.listen)
         .await
         .map_err(|error| format!("listen on {}: {error}", args.listen))?;
-    println!("{}", welcome(listener.local_addr()?));
+    println!("{}", welcome(listener.local_addr()?, &args.operator));
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! {
@@ -59,13 +62,21 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn welcome(address: SocketAddr) -> String {
+fn welcome(address: SocketAddr, operator: &str) -> String {
     format!(
         "listening on http://{address}; send this twice, and see one payment in the ledger:
 
   curl -i http://{address}/payments -H 'authorization: Bearer ada' -H 'idempotency-key: order-1066' \\
     -H 'content-type: application/json' -d '{{\"account\":\"ada\",\"amount\":1000}}'
   curl http://{address}/ledger -H 'authorization: Bearer ada'
+
+a payout is in doubt when the provider stays silent; the operator settles those, and sent again they are all paid:
+
+  for n in 1 2 3 4 5 6; do curl -i http://{address}/payouts -H 'authorization: Bearer ada' \\
+    -H \"idempotency-key: payout-$n\" -H 'content-type: application/json' \\
+    -d '{{\"account\":\"ada\",\"amount\":700}}'; done
+  curl -s http://{address}/doubts -H 'authorization: Bearer {operator}' | grep -o '/doubts/[0-9a-f]*' |
+    xargs -I LINK curl -X POST http://{address}LINK -H 'authorization: Bearer {operator}'
 "
     )
 }

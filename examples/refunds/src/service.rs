@@ -2,13 +2,14 @@
 
 use std::ops::DerefMut;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{Response, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use exactly::layer::{CallInfo, Guarantee, IdempotencyLayer, KeyRule, Policy, Principal, Settlement};
 use exactly::store::{Filter, Phase};
 use exactly::{CallId, Inspect, TransactionalStore, sweep};
@@ -16,9 +17,15 @@ use exactly_sql::Tx;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::App;
 use crate::ledger::{Ledger, Refunded};
 use crate::provider::{Provider, Silent};
-use crate::{App, WAIT};
+
+/// How long a duplicate waits for the first answer.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Where a call in doubt is settled, before its id.
+const SETTLE: &str = "/doubts/";
 
 /// A store whose transactions are connections to the books.
 pub(crate) trait Transactions: TransactionalStore<Tx: DerefMut<Target = Self::Books> + Sync> + Inspect {
@@ -35,7 +42,7 @@ impl Transactions for exactly_sql::PgStore {
 }
 
 /// All routes on `store`.
-pub(crate) fn router<S: Transactions>(store: Arc<S>, provider: Provider) -> App {
+pub(crate) fn router<S: Transactions>(store: Arc<S>, provider: Provider, operator: &str) -> App {
     let books = Policy::playbook()
         .key(KeyRule::Required)
         .guarantee(Guarantee::Transactional)
@@ -43,7 +50,7 @@ pub(crate) fn router<S: Transactions>(store: Arc<S>, provider: Provider) -> App 
     let payouts = Policy::playbook().key(KeyRule::Required).wait(WAIT);
     let books = IdempotencyLayer::transactional(Arc::clone(&store))
         .principal(|parts| parts.extensions.get::<Principal>().cloned())
-        .settle_link("/doubts/")
+        .settle_link(SETTLE)
         .policy(books)
         .build()
         .expect("the policy is a constant");
@@ -55,13 +62,16 @@ pub(crate) fn router<S: Transactions>(store: Arc<S>, provider: Provider) -> App 
         provider,
         payouts: payouts.clone(),
     };
+    let doubts = Router::new()
+        .route("/doubts", get(doubts::<S>))
+        .route("/doubts/{call}", post(settle::<S>))
+        .route_layer(from_fn_with_state(Principal::new(operator), operate));
     let router = Router::new()
         .route("/payments", post(pay::<S>).layer(books.clone()))
         .route("/refunds", post(refund::<S>).layer(books.clone()))
         .route("/payouts", post(pay_out::<S>).layer(payouts))
         .route("/ledger", get(entries::<S>).layer(books.clone()))
-        .route("/doubts", get(doubts::<S>))
-        .route("/doubts/{call}/settle", post(settle::<S>))
+        .merge(doubts)
         .with_state(desk)
         .layer(from_fn(authenticate));
     App { router, layer: books }
@@ -87,6 +97,19 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
     };
     let user = Principal::new(user);
     request.extensions_mut().insert(user);
+    next.run(request).await
+}
+
+/// Lets only the operator through: doubts are of all users, and whoever settles one says whether money was paid.
+async fn operate(
+    State(operator): State<Principal>,
+    Extension(user): Extension<Principal>,
+    request: Request,
+    next: Next,
+) -> axum::response::Response {
+    if user != operator {
+        return (StatusCode::FORBIDDEN, "for the operator only").into_response();
+    }
     next.run(request).await
 }
 
@@ -130,8 +153,9 @@ async fn pay_out<S: Transactions>(
     call: CallInfo,
     Json(payout): Json<Payment>,
 ) -> impl IntoResponse {
-    // The provider gets our key as its request id, so that even a payout sent twice is made once.
-    match desk.provider.pay_out(&call.key, payout.amount.into()).await {
+    // The provider gets the call's id as its request id, so that even a payout sent twice is made once. Not the key: that
+    // is unique only among one user's, and two users' `1` would be one payout to the provider.
+    match desk.provider.pay_out(&call.claim.id, payout.amount.into()).await {
         Ok(()) => (
             StatusCode::CREATED,
             Json(json!({ "paidOut": payout.amount, "account": payout.account })),
@@ -156,7 +180,8 @@ async fn doubts<S: Transactions>(State(desk): State<Desk<S>>) -> Result<impl Int
     let calls: Vec<_> = page
         .calls
         .iter()
-        .map(|call| json!({ "call": call.claim.id.to_string() }))
+        .map(|call| call.claim.id)
+        .map(|id| json!({ "call": id.to_string(), "settle": format!("{SETTLE}{id}") }))
         .collect();
     Ok(Json(calls))
 }
@@ -172,7 +197,7 @@ async fn settle<S: Transactions>(
     let Some(view) = desk.store.get(&id).await?.filter(|view| view.phase == Phase::InDoubt) else {
         return Ok((StatusCode::NOT_FOUND, Json(json!({ "error": "no such call in doubt" }))));
     };
-    let paid = desk.provider.look_up(&view.key).await;
+    let paid = desk.provider.look_up(&view.claim.id).await;
     let settlement = match paid {
         None => Settlement::DidNotHappen,
         Some(amount) => {

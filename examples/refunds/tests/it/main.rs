@@ -15,6 +15,9 @@ use refunds::{App, Entry, Provider, app};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+/// Who may settle what is in doubt.
+const OPERATOR: &str = "desk";
+
 /// The service on a database of its own, and what keeps that alive.
 struct Shop {
     app: App,
@@ -26,7 +29,7 @@ impl Shop {
     async fn on_sqlite(provider: Provider) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", dir.path().join("shop.db").display());
-        let app = app(&url, provider.clone()).await.unwrap();
+        let app = app(&url, provider.clone(), OPERATOR).await.unwrap();
         Self {
             app,
             provider,
@@ -44,7 +47,7 @@ impl Shop {
             .await
             .unwrap();
         let url = format!("{}/{name}", server.rsplit_once('/').unwrap().0);
-        let app = app(&url, provider.clone()).await.unwrap();
+        let app = app(&url, provider.clone(), OPERATOR).await.unwrap();
         Self {
             app,
             provider,
@@ -53,21 +56,30 @@ impl Shop {
     }
 
     async fn post(&self, path: &str, key: &str, body: &Value) -> Response<Body> {
+        self.post_as("ada", path, key, body).await
+    }
+
+    async fn post_as(&self, user: &str, path: &str, key: &str, body: &Value) -> Response<Body> {
         let request = Request::post(path)
-            .header("authorization", "Bearer ada")
             .header("idempotency-key", key)
             .header("content-type", "application/json")
-            .body(Body::from(body.to_string()))
-            .unwrap();
+            .body(Body::from(body.to_string()));
+        self.send_as(user, request.unwrap()).await
+    }
+
+    async fn get_as(&self, user: &str, path: &str) -> Response<Body> {
+        self.send_as(user, Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    async fn send_as(&self, user: &str, mut request: Request<Body>) -> Response<Body> {
+        let bearer = format!("Bearer {user}").parse().unwrap();
+        request.headers_mut().insert("authorization", bearer);
         self.app.router.clone().oneshot(request).await.unwrap()
     }
 
     async fn ledger(&self) -> Vec<Entry> {
-        let request = Request::get("/ledger")
-            .header("authorization", "Bearer ada")
-            .body(Body::empty())
-            .unwrap();
-        let entries = json_of(self.app.router.clone().oneshot(request).await.unwrap()).await;
+        let entries = json_of(self.get_as("ada", "/ledger").await).await;
         let entry = |entry: &Value| Entry {
             account: entry["account"].as_str().unwrap().to_owned(),
             amount: entry["amount"].as_i64().unwrap(),
@@ -148,6 +160,16 @@ async fn a_refused_refund_is_an_answer_like_any_other(shop: Shop) {
     assert_eq!(shop.ledger().await.len(), 1);
 }
 
+/// Keys are unique only for one user, and the provider knows none of them.
+async fn the_same_key_of_two_users_pays_out_to_both(shop: Shop) {
+    for user in ["ada", "bob"] {
+        let payout = json!({ "account": user, "amount": 700 });
+        let paid = shop.post_as(user, "/payouts", "1", &payout).await;
+        assert_eq!((paid.status(), key_status(&paid)), (StatusCode::CREATED, "stored"));
+    }
+    assert_eq!(shop.provider.payouts(), 2);
+}
+
 /// A payout whose provider never answers is in doubt, and never paid twice, until someone asks the provider.
 async fn a_silent_payout_is_settled_by_asking(shop: Shop) {
     let payout = json!({ "account": "ada", "amount": 700 });
@@ -162,13 +184,10 @@ async fn a_silent_payout_is_settled_by_asking(shop: Shop) {
     assert_eq!(doubt["code"], "OUTCOME.unknown");
     assert_eq!(shop.provider.payouts(), 1);
 
-    let settled = shop
-        .post(
-            &format!("{}/settle", doubt["settle"].as_str().unwrap()),
-            "",
-            &json!(null),
-        )
-        .await;
+    let link = doubt["settle"].as_str().unwrap();
+    let listed = json_of(shop.get_as(OPERATOR, "/doubts").await).await;
+    assert_eq!(listed, json!([{ "call": doubt["call"], "settle": link }]));
+    let settled = shop.post_as(OPERATOR, link, "", &json!(null)).await;
     assert_eq!(
         json_of(settled).await,
         json!({ "happened": true, "settled": "Applied" })
@@ -222,6 +241,35 @@ async fn a_silent_payout_is_settled_by_asking_on_postgres() {
 }
 
 #[tokio::test]
+async fn the_same_key_of_two_users_pays_out_to_both_on_sqlite() {
+    the_same_key_of_two_users_pays_out_to_both(Shop::on_sqlite(prompt()).await).await;
+}
+
+#[tokio::test]
+async fn the_same_key_of_two_users_pays_out_to_both_on_postgres() {
+    the_same_key_of_two_users_pays_out_to_both(Shop::on_postgres(prompt()).await).await;
+}
+
+#[tokio::test]
+async fn only_the_operator_sees_and_settles_doubts() {
+    let shop = Shop::on_sqlite(Provider::new(Duration::ZERO, 1)).await;
+    let payout = json!({ "account": "ada", "amount": 700 });
+    for _ in ["silent", "in doubt"] {
+        shop.post("/payouts", "payout-1", &payout).await;
+    }
+    let doubts = json_of(shop.get_as(OPERATOR, "/doubts").await).await;
+    let link = doubts[0]["settle"].as_str().unwrap();
+    // Not even the one whose payout it is: what happened is the provider's to say and ours to ask.
+    for user in ["ada", "bob"] {
+        assert_eq!(shop.get_as(user, "/doubts").await.status(), StatusCode::FORBIDDEN);
+        let settled = shop.post_as(user, link, "", &json!(null)).await;
+        assert_eq!(settled.status(), StatusCode::FORBIDDEN);
+    }
+    let doubt = shop.post("/payouts", "payout-1", &payout).await;
+    assert_eq!(json_of(doubt).await["code"], "OUTCOME.unknown");
+}
+
+#[tokio::test]
 async fn a_request_without_a_user_or_a_key_is_refused() {
     let shop = Shop::on_sqlite(prompt()).await;
     let send = |request: Request<Body>| shop.app.router.clone().oneshot(request);
@@ -238,6 +286,6 @@ async fn a_request_without_a_user_or_a_key_is_refused() {
 
 #[tokio::test]
 async fn an_unknown_database_is_named_in_the_error() {
-    let error = app("mysql://localhost", prompt()).await.unwrap_err();
+    let error = app("mysql://localhost", prompt(), OPERATOR).await.unwrap_err();
     assert!(error.to_string().contains("mysql://localhost"), "{error}");
 }
