@@ -137,7 +137,7 @@ impl Place {
     }
 
     pub(crate) async fn open_redis(&self) -> Result<RedisStore> {
-        let store = RedisStore::builder(&self.url).prefix(&self.name).connect().await;
+        let store = RedisStore::at(&self.url).prefix(&self.name).start().await;
         store.map_err(failed("open Redis store"))
     }
 

@@ -18,7 +18,7 @@ use crate::settings::Tolerance;
 
 /// A [`RedisStore`] to be.
 #[derive(Clone)]
-#[must_use = "nothing happens until `connect`"]
+#[must_use = "nothing happens until it is started"]
 pub struct RedisStoreBuilder {
     url: String,
     prefix: String,
@@ -27,23 +27,29 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
+    /// What keys begin with, unless told otherwise.
+    pub const PREFIX_DEFAULT: &str = "exactly";
+
     /// The longest prefix, in bytes.
     pub const PREFIX_BYTES_MAX: usize = 64;
 
     /// How long a step may take, unless told otherwise.
     pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
 
+    /// The least time for a step: timers count in milliseconds.
+    pub const COMMAND_TIMEOUT_MIN: Duration = Duration::from_millis(1);
+
     pub(crate) fn new(url: String) -> Self {
         Self {
             url,
-            prefix: "exactly".to_owned(),
+            prefix: Self::PREFIX_DEFAULT.to_owned(),
             command_timeout: Self::COMMAND_TIMEOUT_DEFAULT,
             tolerance: Tolerance::default(),
         }
     }
 
-    /// What every key of this store begins with; `exactly` unless told otherwise. Services that share a Redis share
-    /// records exactly when they share the prefix.
+    /// What every key of this store begins with; [`PREFIX_DEFAULT`](Self::PREFIX_DEFAULT) unless told otherwise.
+    /// Services that share a Redis share records exactly when they share the prefix.
     ///
     /// ASCII letters, digits, `-`, `_`, `.` and `:`. Braces would put all records into one slot of a cluster, and the
     /// other signs mean something to `SCAN`.
@@ -52,7 +58,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a step may take in all, with connecting and repeating. After that it fails as unavailable.
+    /// How long a step may take in all, with connecting and repeating. After that it fails as unavailable. At least
+    /// [`COMMAND_TIMEOUT_MIN`](Self::COMMAND_TIMEOUT_MIN).
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
         self
@@ -67,20 +74,18 @@ impl RedisStoreBuilder {
 
     /// Does not read the server's settings: you vouch that it neither evicts records nor loses them in a crash. For
     /// managed services, which forbid `CONFIG GET`, and for tests of effects that may be repeated.
-    pub fn trust_settings(mut self) -> Self {
+    pub fn accept_unread_settings(mut self) -> Self {
         self.tolerance.unread_settings = true;
         self
     }
 
-    /// Connects, and refuses a server whose settings break the promise.
+    /// Connects, and refuses an address that cannot be read and a server whose settings break the promise.
     ///
     /// Each refusal names the setting, its value, what it should be, and the method that accepts it anyway. A server
     /// that cannot be reached is an error too: what cannot be checked is not promised.
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+    pub async fn start(self) -> Result<RedisStore, StoreError> {
         self.check_prefix()?;
-        if self.command_timeout.is_zero() {
-            return Err(Fault::refused("command_timeout is 0, so no step could end in time; give at least 1 ms").error);
-        }
+        self.check_command_timeout()?;
         let client = client(&self.url)?;
         let connections = Connections::new(client, self.tolerance, self.command_timeout);
         connections.get("connect to redis").await?;
@@ -99,6 +104,15 @@ impl RedisStoreBuilder {
         }
         let max = Self::PREFIX_BYTES_MAX;
         let message = format!("prefix is {prefix:?}; use 1 to {max} ASCII letters, digits, `-`, `_`, `.` or `:`");
+        Err(Fault::refused(message).error)
+    }
+
+    fn check_command_timeout(&self) -> Result<(), StoreError> {
+        let (timeout, min) = (self.command_timeout, Self::COMMAND_TIMEOUT_MIN);
+        if timeout >= min {
+            return Ok(());
+        }
+        let message = format!("command_timeout is {timeout:?}, so no step could end in time; give at least {min:?}");
         Err(Fault::refused(message).error)
     }
 }

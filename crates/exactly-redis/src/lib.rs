@@ -7,14 +7,14 @@
 //! # async fn example() -> Result<(), exactly::StoreError> {
 //! use exactly_redis::RedisStore;
 //!
-//! let store = RedisStore::builder("redis://127.0.0.1/").prefix("billing").connect().await?;
+//! let store = RedisStore::at("redis://127.0.0.1/").prefix("billing").start().await?;
 //! # Ok(()) }
 //! ```
 //!
 //! # What the server must be
 //!
 //! Redis out of the box is a cache: it forgets what was not saved when it crashes, and many deployments let it evict.
-//! A forgotten record is an effect repeated, so [`connect`](RedisStoreBuilder::connect) refuses a server unless it has
+//! A forgotten record is an effect repeated, so [`start`](RedisStoreBuilder::start) refuses a server unless it has
 //!
 //! | setting | value | otherwise |
 //! |---|---|---|
@@ -24,7 +24,7 @@
 //! | `no-appendfsync-on-rewrite` | `no` | nothing reaches the disk while the file is rewritten |
 //!
 //! The check is repeated on every reconnect, but a `CONFIG SET` on a running server goes unnoticed. Where `CONFIG GET`
-//! is forbidden, as in managed services, see [`trust_settings`](RedisStoreBuilder::trust_settings).
+//! is forbidden, as in managed services, see [`accept_unread_settings`](RedisStoreBuilder::accept_unread_settings).
 //!
 //! When its memory is full, nothing begins, and what has begun can still be renewed and completed.
 //!
@@ -67,19 +67,24 @@ use self::records::Records;
 
 /// Keeps records in Redis. See the [crate]'s page for what the server must be.
 ///
-/// Commands share one connection, and waiters share another. Dropping the store closes both.
-#[derive(Debug)]
+/// Commands share one connection, and waiters share another. Clones share both, and dropping the last closes them.
+#[derive(Clone, Debug)]
 pub struct RedisStore {
     // Shared with begins that outlive their callers.
     records: Arc<Records>,
     wakeups: Wakeups,
-    _listener: Listener,
+    _listener: Arc<Listener>,
 }
 
 impl RedisStore {
-    /// A store on the server at `url`: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, or
+    /// A store on the server at `url`, with the defaults of [`at`](Self::at).
+    pub async fn open(url: impl Into<String>) -> Result<Self, StoreError> {
+        Self::at(url).start().await
+    }
+
+    /// A store to be, on the server at `url`: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, or
     /// `redis+unix:///path` for a socket.
-    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+    pub fn at(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
     }
 
@@ -87,7 +92,7 @@ impl RedisStore {
         Self {
             records,
             wakeups,
-            _listener: listener,
+            _listener: Arc::new(listener),
         }
     }
 

@@ -81,7 +81,7 @@ fn check_server(info: &str) -> Result<(), Fault> {
 }
 
 fn check_settings(settings: &HashMap<String, String>, tolerance: Tolerance) -> Result<(), Fault> {
-    const AS_IT_IS: &str = "use it as it is with `trust_settings`";
+    const AS_IT_IS: &str = "use it as it is with `accept_unread_settings`";
     let value = |name: &str| settings.get(name).map_or("unknown", String::as_str);
     // Judged even where `maxmemory` is 0 and nothing is evicted yet. Setting a limit later looks harmless, needs no
     // restart and would not be noticed here, while the right policy costs a server without a limit nothing.
@@ -129,7 +129,7 @@ fn require((setting, value): (&str, &str), accepted: &str, why: &str, way_out: &
 fn forbidden(command: &str, error: RedisError) -> Fault {
     let context = format!(
         "refuse redis server: {command} is not allowed, so nobody can tell whether it evicts records or loses them in \
-         a crash; allow {command} to this user, or vouch for {} with `trust_settings`",
+         a crash; allow {command} to this user, or vouch for {} with `accept_unread_settings`",
         SETTINGS.join(", ")
     );
     Fault {

@@ -61,7 +61,7 @@ async fn an_answer_that_nobody_reads_gives_its_claim_back() {
 #[tokio::test]
 async fn a_begin_that_found_the_claim_of_a_dropped_one_keeps_it() {
     let server = Server::start(&[]).await;
-    let store = RedisStore::builder(server.url()).connect().await.unwrap();
+    let store = RedisStore::at(server.url()).start().await.unwrap();
     let mut operator = operator(&server.url()).await;
     let call = call("1");
     // Loads the script, so that the order of requests is the order of begins.
@@ -93,12 +93,12 @@ async fn a_begin_that_found_the_claim_of_a_dropped_one_keeps_it() {
 async fn a_begin_that_ran_out_of_time_gives_back_what_it_claims_later() {
     let server = Server::start(&[]).await;
     let timeout = Duration::from_millis(500);
-    let store = RedisStore::builder(server.url())
+    let store = RedisStore::at(server.url())
         .command_timeout(timeout)
-        .connect()
+        .start()
         .await
         .unwrap();
-    let bystander = RedisStore::builder(server.url()).connect().await.unwrap();
+    let bystander = RedisStore::at(server.url()).start().await.unwrap();
     let call = call("1");
     let _ = claimed(&store, &crate::call("warm")).await;
     let mut freed = bystander.watch(call.id());

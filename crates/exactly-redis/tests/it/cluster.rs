@@ -50,8 +50,8 @@ async fn every_step_runs_on_a_cluster() {
     let rerunnable = || call("lost").with_on_lost(OnLost::Rerun);
     let (done, abandoned, lost) = (call("done"), call("abandoned"), rerunnable());
     let server = node_for(&[&done, &abandoned, &lost]).await;
-    let store = RedisStore::builder(server.url()).connect().await.unwrap();
-    let waiter = RedisStore::builder(server.url()).connect().await.unwrap();
+    let store = RedisStore::at(server.url()).start().await.unwrap();
+    let waiter = RedisStore::at(server.url()).start().await.unwrap();
 
     let mut settled = waiter.watch(done.id());
     let claim = claimed(&store, &done).await;

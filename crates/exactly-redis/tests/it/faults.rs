@@ -15,7 +15,7 @@ use crate::{ask, call, claimed, operator, soon};
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 async fn connect(url: impl Into<String>) -> RedisStore {
-    RedisStore::builder(url).connect().await.unwrap()
+    RedisStore::open(url).await.unwrap()
 }
 
 #[tokio::test]
@@ -94,9 +94,9 @@ async fn a_step_whose_reply_was_lost_is_repeated_and_gives_the_same_answer() {
 #[tokio::test]
 async fn a_hung_server_is_unavailable_in_bounded_time() {
     let server = Server::start(&[]).await;
-    let store = RedisStore::builder(server.url())
+    let store = RedisStore::at(server.url())
         .command_timeout(COMMAND_TIMEOUT)
-        .connect()
+        .start()
         .await
         .unwrap();
     let claim = claimed(&store, &call("1")).await;
@@ -120,9 +120,9 @@ async fn a_hung_server_is_unavailable_in_bounded_time() {
             .await
             .map(|_| ())
             .unwrap_err(),
-        RedisStore::builder(server.url())
+        RedisStore::at(server.url())
             .command_timeout(COMMAND_TIMEOUT)
-            .connect()
+            .start()
             .await
             .map(|_| ())
             .unwrap_err(),
@@ -142,9 +142,9 @@ async fn a_hung_server_is_unavailable_in_bounded_time() {
 async fn a_connection_that_went_silent_is_replaced() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::to(server.socket()).await;
-    let store = RedisStore::builder(proxy.url())
+    let store = RedisStore::at(proxy.url())
         .command_timeout(COMMAND_TIMEOUT)
-        .connect()
+        .start()
         .await
         .unwrap();
     let claim = claimed(&store, &call("1")).await;

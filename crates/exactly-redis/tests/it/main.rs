@@ -36,9 +36,9 @@ async fn store() -> RedisStore {
 }
 
 async fn store_with(prefix: &str) -> RedisStore {
-    RedisStore::builder(shared_url())
+    RedisStore::at(shared_url())
         .prefix(prefix)
-        .connect()
+        .start()
         .await
         .expect("the shared server is set up for records")
 }

@@ -9,7 +9,7 @@ use crate::{ask, call, claimed, operator};
 #[tokio::test]
 async fn a_full_server_refuses_claims_and_takes_outcomes() {
     let server = Server::start(&[]).await;
-    let store = RedisStore::builder(server.url()).connect().await.unwrap();
+    let store = RedisStore::at(server.url()).start().await.unwrap();
     let mut operator = operator(&server.url()).await;
     let claim = claimed(&store, &call("1")).await;
     let other = claimed(&store, &call("2")).await;

@@ -27,8 +27,8 @@ async fn every_way_to_settle_a_call_wakes_the_waiters_of_another_store() {
 #[tokio::test]
 async fn a_listener_that_lost_its_connection_wakes_everyone_and_hears_again() {
     let server = Server::start(&[]).await;
-    let owner = RedisStore::builder(server.url()).connect().await.unwrap();
-    let waiter = RedisStore::builder(server.url()).connect().await.unwrap();
+    let owner = RedisStore::at(server.url()).start().await.unwrap();
+    let waiter = RedisStore::at(server.url()).start().await.unwrap();
     let mut operator = operator(&server.url()).await;
     let call = call("1");
     let claim = claimed(&owner, &call).await;
@@ -47,7 +47,7 @@ async fn a_user_who_may_not_publish_or_subscribe_loses_speed_and_nothing_else() 
     let mut operator = operator(&server.url()).await;
     ask::<()>(&mut operator, "ACL SETUSER app on >secret ~* resetchannels +@all").await;
     let url = format!("{}?user=app&pass=secret", server.url());
-    let store = RedisStore::builder(url).connect().await.unwrap();
+    let store = RedisStore::at(url).start().await.unwrap();
     let call = call("1");
     let claim = claimed(&store, &call).await;
     let mut watch = store.watch(call.id());
@@ -67,9 +67,13 @@ async fn a_dropped_store_leaves_no_connection_behind() {
         list.lines().count()
     };
     until("the end of what started the server", async || connections().await == 1).await;
-    let store = RedisStore::builder(server.url()).connect().await.unwrap();
+    let store = RedisStore::at(server.url()).start().await.unwrap();
     let _ = claimed(&store, &call("1")).await;
     assert_eq!(connections().await, 3);
+    let clone = store.clone();
     drop(store);
+    let _ = claimed(&clone, &call("2")).await;
+    assert_eq!(connections().await, 3, "a clone shares them");
+    drop(clone);
     until("the end of its connections", async || connections().await == 1).await;
 }
