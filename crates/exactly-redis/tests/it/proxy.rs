@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
+/// What a step is sent as.
+const STEP: &[u8] = b"EVALSHA";
+
 /// Stands between a store and a server.
 pub(crate) struct Proxy {
     address: SocketAddr,
@@ -42,7 +45,8 @@ impl Proxy {
             .store(self.wire.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// The server gets the next request, and its reply is lost with the connection.
+    /// The server gets the next step, and its reply is lost with the connection. What is sent between steps, such as a
+    /// listener's ping, is answered.
     pub(crate) fn cut_next_reply(&self) {
         self.wire.cut_next_reply.store(true, Ordering::SeqCst);
     }
@@ -64,6 +68,7 @@ async fn accept(listener: TcpListener, socket: PathBuf, wire: Arc<Wire>) {
 
 async fn pass(mut client: TcpStream, mut server: UnixStream, number: u64, wire: Arc<Wire>) {
     let (mut requests, mut replies) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    let mut in_step = false;
     loop {
         let (bytes, is_reply) = tokio::select! {
             read = client.read(&mut requests) => (read, false),
@@ -74,11 +79,12 @@ async fn pass(mut client: TcpStream, mut server: UnixStream, number: u64, wire: 
             continue;
         }
         let written = if is_reply {
-            if wire.cut_next_reply.swap(false, Ordering::SeqCst) {
+            if in_step && wire.cut_next_reply.swap(false, Ordering::SeqCst) {
                 return;
             }
             client.write_all(&replies[..len]).await
         } else {
+            in_step = requests[..len].windows(STEP.len()).any(|word| word == STEP);
             server.write_all(&requests[..len]).await
         };
         if written.is_err() {
