@@ -59,6 +59,15 @@ impl Fault {
     }
 }
 
+/// Whether the server, or the one that takes its place, may yet carry out what failed.
+pub(crate) fn may_pass(kind: StoreErrorKind) -> bool {
+    match kind {
+        StoreErrorKind::Unavailable | StoreErrorKind::ReadOnly | StoreErrorKind::Refused | StoreErrorKind::Full => true,
+        // Somebody else's key, or a right that this user does not have.
+        _ => false,
+    }
+}
+
 fn classify(error: &RedisError) -> (StoreErrorKind, Remedy) {
     match error.kind() {
         ErrorKind::Io => (StoreErrorKind::Unavailable, Remedy::Reconnect),

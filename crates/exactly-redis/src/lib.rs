@@ -67,7 +67,8 @@ use self::records::Records;
 
 /// Keeps records in Redis. See the [crate]'s page for what the server must be.
 ///
-/// Commands share one connection, and waiters share another. Clones share both, and dropping the last closes them.
+/// Commands share one connection, and waiters share another. Clones share both, and dropping the last closes them, once
+/// no claim is being given back.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     // Shared with begins that outlive their callers.
@@ -106,8 +107,9 @@ impl RedisStore {
 
 impl Store for RedisStore {
     /// Runs in a task of its own, so that a caller who goes away mid-way leaves nothing behind: a claim that cannot be
-    /// handed over is given back. So is one whose reply was lost for good, as far as Redis can still be reached; where
-    /// it cannot, the lease decides.
+    /// handed over is given back. So is one whose reply was lost for good. While Redis cannot be reached that is tried
+    /// again for a quarter of an hour, for 16 384 claims at most; beyond either, or when the process ends, the claim stays
+    /// and its lease decides.
     fn begin<'a>(&'a self, call: &'a Call) -> Reply<'a, Verdict> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
@@ -183,9 +185,9 @@ async fn begin(records: Arc<Records>, wakeups: Wakeups, call: Call, reply: onesh
     let verdict = records.begin(&call, &begun_by, &mut used).await;
     let (may_have_claimed, answered) = match &verdict {
         Ok(verdict) => (matches!(verdict, Verdict::Run(_)), true),
-        // Where no answer came, a claim may have been made all the same. If its caller begins the call again, the script
-        // keeps the claim that it finds.
-        Err(error) => (error.kind() == StoreErrorKind::Unavailable && used.is_some(), false),
+        // Once the request went out, a claim may have been made, whatever a repetition ran into. If its caller begins the
+        // call again, the script keeps the claim that it finds.
+        Err(error) => (used.is_some() && error::may_pass(error.kind()), false),
     };
     let (taken, acknowledged) = oneshot::channel();
     // An answer that was sent may still be dropped unread; only the acknowledgement proves that it was not.
@@ -194,7 +196,7 @@ async fn begin(records: Arc<Records>, wakeups: Wakeups, call: Call, reply: onesh
         match records.give_back(&call, &begun_by, used).await {
             Ok(()) => wakeups.wake(call.id()),
             Err(error) => {
-                tracing::warn!(id = %call.id(), %error, "a claim that nobody holds stays until its lease ends");
+                tracing::warn!(id = %call.id(), %error, "a claim that nobody holds is not given back; its lease decides");
             }
         }
     }

@@ -7,22 +7,39 @@ use bytes::Bytes;
 use exactly::clock::millis;
 use exactly::store::Wakeups;
 use exactly::store::record::LOST_KEEP;
-use exactly::{Attempt, Call, CallId, Claim, Fenced, Keep, LEASE_DEFAULT, OnLost, Replay, StoreError, Token, Verdict};
+use exactly::{
+    Attempt, Call, CallId, Claim, Fenced, Keep, LEASE_DEFAULT, OnLost, Replay, StoreError, StoreErrorKind, Token,
+    Verdict,
+};
 use redis::ScriptInvocation;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time;
 
 use crate::connection::{Connection, Connections};
-use crate::error::Fault;
+use crate::error::{self, Fault};
 use crate::script::Scripts;
 
-/// Nobody waits for a claim to be given back but those who want the key, and they wait for its lease otherwise.
-const GIVE_BACK_PATIENCE: Duration = LEASE_DEFAULT;
+/// How long a claim is given back on the connection that it was begun on, before another one is tried.
+const GIVE_BACK_IN_ORDER: Duration = LEASE_DEFAULT;
+
+/// How long a claim is given back in all: longer than restarts and failovers take. It is worth more than a lease, for
+/// after that the call may be in doubt, and a person would be asked about an effect that nobody began.
+const GIVE_BACK_PATIENCE: Duration = Duration::from_mins(15);
+
+/// Between two tries. Only one claim is tried at a time, so this is also how often a server that is down is asked.
+const GIVE_BACK_PAUSE: Duration = Duration::from_millis(500);
+
+/// The most claims that are given back at once, which bounds the memory that an outage takes.
+const GIVE_BACKS_MAX: usize = 16 * 1024;
 
 /// Where records are and how they change.
 pub(crate) struct Records {
     pub(crate) connections: Connections,
     prefix: String,
     scripts: Scripts,
+    give_backs: Semaphore,
+    // Held across tries, so that those who wait for the server do not all ask it.
+    give_back_turn: Mutex<()>,
 }
 
 /// What `begin.lua` and `peek.lua` say: a word, a number (-1 for none) and bytes.
@@ -34,6 +51,8 @@ impl Records {
             connections,
             prefix,
             scripts: Scripts::new(),
+            give_backs: Semaphore::new(GIVE_BACKS_MAX),
+            give_back_turn: Mutex::default(),
         }
     }
 
@@ -115,7 +134,8 @@ impl Records {
             .await
     }
 
-    /// Frees what the begin in the name of `begun_by` claimed, if it claimed anything and nobody else relies on it.
+    /// Frees what the begin in the name of `begun_by` claimed, if it claimed anything and nobody else relies on it. Waits
+    /// for a server that cannot be reached.
     pub(crate) async fn give_back(
         &self,
         call: &Call,
@@ -123,16 +143,30 @@ impl Records {
         used: Option<Connection>,
     ) -> Result<(), StoreError> {
         const WHAT: &str = "give back record";
+        let unavailable = |why| StoreError::new(StoreErrorKind::Unavailable, format!("{WHAT}: {why}"));
+        let Ok(_place) = self.give_backs.try_acquire() else {
+            return Err(unavailable(format!("{GIVE_BACKS_MAX} others wait for that")));
+        };
         let mut request = self.removal(call.id(), &call.token());
         request.arg(begun_by.as_bytes());
-        if let Some(connection) = used {
-            // On that connection it stays behind the begin, however late the server gets to read either.
-            let given_back = time::timeout(GIVE_BACK_PATIENCE, connection.send::<i64>(&request)).await;
-            if matches!(given_back, Ok(Ok(_))) {
-                return Ok(());
+        let given_back = async {
+            if let Some(connection) = used {
+                // On that connection it stays behind the begin, however late the server gets to read either.
+                let given_back = time::timeout(GIVE_BACK_IN_ORDER, connection.send::<i64>(&request)).await;
+                if matches!(given_back, Ok(Ok(_))) {
+                    return Ok(());
+                }
             }
-        }
-        self.write(WHAT, &request).await.map(|_| ())
+            let _turn = self.give_back_turn.lock().await;
+            loop {
+                match self.write(WHAT, &request).await {
+                    Err(error) if error::may_pass(error.kind()) => time::sleep(GIVE_BACK_PAUSE).await,
+                    given_back => return given_back.map(|_| ()),
+                }
+            }
+        };
+        let in_time = time::timeout(GIVE_BACK_PATIENCE, given_back).await;
+        in_time.unwrap_or_else(|_| Err(unavailable(format!("not done within {GIVE_BACK_PATIENCE:?}"))))
     }
 
     fn lease(&self, claim: &Claim, lease: Duration) -> ScriptInvocation<'_> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use exactly::store::{Inspect as _, Reply};
 use exactly::{Store, StoreErrorKind, Verdict};
-use exactly_redis::RedisStore;
+use exactly_redis::{RedisStore, RedisStoreBuilder};
 use redis::aio::MultiplexedConnection;
 
+use crate::proxy::Proxy;
 use crate::server::Server;
 use crate::{ask, call, claimed, operator, prefix, soon, store_with, until};
 
@@ -109,4 +110,49 @@ async fn a_begin_that_ran_out_of_time_gives_back_what_it_claims_later() {
     server.thaw();
     soon("the release of the late claim", freed.changed()).await;
     let _ = claimed(&bystander, &crate::call("1")).await;
+}
+
+#[tokio::test]
+async fn a_claim_is_given_back_although_the_server_was_down_when_its_caller_went() {
+    let mut server = Server::start(&[]).await;
+    let store = RedisStore::open(server.url()).await.unwrap();
+    let call = call("1");
+    let mut begin = store.begin(&call);
+    start(&mut begin).await;
+    until("the claim", async || store.get(call.id()).await.unwrap().is_some()).await;
+    server.kill();
+    drop(begin);
+    // These steps start later and are as patient, so the first try to give back has failed when they have.
+    for key in ["2", "3"] {
+        let error = store.begin(&crate::call(key)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    }
+    server.restart(&[]).await;
+    until("the release of the claim", async || {
+        matches!(store.get(call.id()).await, Ok(None))
+    })
+    .await;
+    let _ = claimed(&store, &crate::call("1")).await;
+}
+
+#[tokio::test]
+async fn a_claim_is_given_back_although_the_server_was_refused_when_its_reply_was_lost() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::to(server.socket()).await;
+    let store = RedisStore::open(proxy.url()).await.unwrap();
+    let mut operator = operator(&server.url()).await;
+    let call = call("1");
+    ask::<()>(&mut operator, "CONFIG SET appendfsync everysec").await;
+    proxy.cut_next_reply();
+    let error = store.begin(&call).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    let name = format!("{}:{}", RedisStoreBuilder::PREFIX_DEFAULT, call.id());
+    let claims: u32 = ask(&mut operator, &format!("EXISTS {name}")).await;
+    assert_eq!(claims, 1, "the claim whose reply was lost");
+
+    ask::<()>(&mut operator, "CONFIG SET appendfsync always").await;
+    until("the release of the claim", async || {
+        ask::<u32>(&mut operator, &format!("EXISTS {name}")).await == 0
+    })
+    .await;
 }
