@@ -18,6 +18,16 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Makes sure that `cargo COMMAND` can be run.
+pub(crate) fn install_if_missing(command: &str) -> Result {
+    if capture(cargo().args([command, "--version"])).is_ok() {
+        return Ok(());
+    }
+    let name = format!("cargo-{command}");
+    eprintln!("{name} is missing: installing it, which takes minutes");
+    run(cargo().args(["install", &name, "--locked"]))
+}
+
 /// Runs a program with our terminal. It is asked to stop when we die first.
 pub(crate) fn run(command: &mut Command) -> Result {
     let shown = shown(command);

@@ -22,10 +22,7 @@ pub(crate) fn all_in_ci(servers: &Servers) -> Result {
 }
 
 fn tests(servers: &Servers, arguments: &[OsString]) -> Result {
-    if process::capture(process::cargo().args(["nextest", "--version"])).is_err() {
-        eprintln!("cargo-nextest is missing: installing it, which takes minutes");
-        process::run(process::cargo().args(["install", "cargo-nextest", "--locked"]))?;
-    }
+    process::install_if_missing("nextest")?;
     let mut cargo = process::cargo();
     cargo
         .args(["nextest", "run", "--workspace", "--all-features"])

@@ -63,7 +63,12 @@ pub(super) fn sizes(tree: &Tree) -> Vec<Finding> {
         let lines = file.text.lines().count();
         if lines > max {
             let what = format!("{lines} lines, over {max}");
-            findings.push(Finding::new(&file.path, max + 1, what, "split it where a name offers itself"));
+            findings.push(Finding::new(
+                &file.path,
+                max + 1,
+                what,
+                "split it where a name offers itself",
+            ));
         }
     }
     findings
