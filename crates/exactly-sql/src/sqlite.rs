@@ -36,6 +36,7 @@ mod settings;
 mod sweep;
 mod table;
 mod tx;
+mod writer;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use super::clock::{ClockRow, StoreClock};
 use super::decide::{Plan, Rows};
 use super::settings::{self, Overrides, Settings};
 use super::table::{self, Saved, Statements, timestamp};
+use super::writer::Writer;
 use crate::batch::{BATCH_MAX, Step};
 use crate::error::{Shared, failed};
 use crate::name::Name;
@@ -53,7 +54,7 @@ pub(super) struct Database {
 
 /// A connection, unless it is broken or someone gave up in the midst of using it.
 #[derive(Debug, Default)]
-pub(super) struct Slot(Option<SqliteConnection>);
+pub(super) struct Slot(Option<Writer>);
 
 /// When a batch takes the write lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub(super) struct Loaded {
 impl Database {
     /// Takes the connection out of `slot` until it is put back: whoever is cancelled in the midst of a transaction drops
     /// it, which rolls back.
-    pub(super) async fn take(&self, slot: &mut Slot) -> Result<SqliteConnection, StoreError> {
+    pub(super) async fn take(&self, slot: &mut Slot) -> Result<Writer, StoreError> {
         match slot.0.take() {
             Some(connection) => Ok(connection),
             None => Ok(connect(&self.pool, self.overrides).await?.0),
@@ -173,18 +174,19 @@ impl Database {
 }
 
 impl Slot {
-    pub(super) fn holding(connection: SqliteConnection) -> Self {
+    pub(super) fn holding(connection: Writer) -> Self {
         Self(Some(connection))
     }
 
     /// Keeps the connection for whoever comes next. No transaction may be open on it.
-    pub(super) fn put_back(&mut self, connection: SqliteConnection) {
+    pub(super) fn put_back(&mut self, connection: Writer) {
+        connection.release();
         self.0 = Some(connection);
     }
 }
 
 /// A connection like the pool's own that no pool takes back, with settings that are accepted.
-pub(super) async fn connect(pool: &SqlitePool, accept: Overrides) -> Result<(SqliteConnection, Settings), StoreError> {
+pub(super) async fn connect(pool: &SqlitePool, accept: Overrides) -> Result<(Writer, Settings), StoreError> {
     let context = "connect to the database";
     let until = Instant::now() + CONNECT_WAIT_MAX;
     let connection = loop {
@@ -200,7 +202,8 @@ pub(super) async fn connect(pool: &SqlitePool, accept: Overrides) -> Result<(Sql
     // text of statements, which it does not count, so it is told once, and for good, that there is one.
     std::mem::forget(connection.begin().await.map_err(failed(context))?);
     exec(&mut connection, "rollback").await.map_err(failed(context))?;
-    Ok((connection, settings))
+    let writer = Writer::new(connection).await.map_err(failed(context))?;
+    Ok((writer, settings))
 }
 
 /// Begins or ends a transaction.
@@ -209,10 +212,10 @@ pub(super) async fn exec(connection: &mut SqliteConnection, how: &'static str) -
 }
 
 /// Ends whatever transaction an error left behind, and puts the connection back if that worked.
-pub(super) async fn recover(slot: &mut Slot, mut connection: SqliteConnection, error: &sqlx::Error) {
+pub(super) async fn recover(slot: &mut Slot, mut connection: Writer, error: &sqlx::Error) {
     if is_busy(error) && exec(&mut connection, "rollback").await.is_ok() {
         slot.put_back(connection);
-    } else if let Err(error) = connection.close().await {
+    } else if let Err(error) = connection.into_connection().close().await {
         // It is closed all the same, and closing rolls back.
         tracing::debug!(%error, "close a broken connection");
     }
@@ -220,10 +223,19 @@ pub(super) async fn recover(slot: &mut Slot, mut connection: SqliteConnection, e
 
 /// Whether somebody else was at work, so that trying again can help.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    // Busy and locked, in the low byte of the extended codes.
-    code.and_then(|code| code.parse::<u32>().ok())
-        .is_some_and(|code| matches!(code & 0xff, 5 | 6))
+    // Busy and locked.
+    matches!(primary_code(error), Some(5 | 6))
+}
+
+/// Whether a statement makes no sense where it was run.
+pub(super) fn is_misplaced(error: &sqlx::Error) -> bool {
+    primary_code(error) == Some(1)
+}
+
+/// SQLite's primary code, the low byte of the extended ones.
+fn primary_code(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code)?;
+    code.parse::<u32>().ok().map(|code| code & 0xff)
 }
 
 /// Moves the database's clock on.

@@ -58,7 +58,7 @@ impl Database {
         let mut turn = self.turn.lock().await;
         let mut connection = self.take(&mut turn).await?;
         let delete = sqlx::query(sql.clone()).bind(timestamp(before)).bind(i64::from(chunk));
-        match delete.execute(&mut connection).await {
+        match delete.execute(&mut *connection).await {
             Ok(deleted) => {
                 turn.put_back(connection);
                 Ok(u32::try_from(deleted.rows_affected()).unwrap_or(chunk).min(chunk))

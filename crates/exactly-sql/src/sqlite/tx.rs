@@ -18,8 +18,9 @@ use exactly::store::Reply;
 use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, TransactionalStore, Verdict};
 
 use super::SqliteStore;
-use super::database::{Database, Slot, exec, is_busy, split};
+use super::database::{Database, Slot, exec, is_busy, is_misplaced, split};
 use super::decide::Entry;
+use super::writer::Writer;
 use crate::batch::Write;
 use crate::error::failed;
 
@@ -28,10 +29,13 @@ const TRIP_WAIT_MIN: Duration = Duration::from_millis(250);
 
 /// An open transaction, and this process's turn to write.
 ///
-/// It derefs to the connection, so `&mut *tx` runs the effect's statements. Dropping it rolls back.
+/// It derefs to the connection, so `&mut *tx` runs the effect's statements. Dropping it rolls back. It commits through
+/// [`commit`](TransactionalStore::commit) only: a `commit` among the statements fails, and so does every later write if
+/// SQLite rolled the transaction back under a statement, as it does when the disk is full. For this the connection
+/// carries the store's commit and rollback hooks; do not replace them.
 pub struct WriteTx {
     // Both are `None` once the transaction has ended, or while its rollback is under way.
-    connection: Option<SqliteConnection>,
+    connection: Option<Writer>,
     turn: Option<OwnedMutexGuard<Slot>>,
     /// The records that this transaction has begun or completed, as it leaves them. Nobody else can see them before the
     /// commit, so they are written with it, in one trip.
@@ -87,8 +91,10 @@ impl Drop for WriteTx {
 
 impl SqliteStore {
     /// [`TransactionalStore::begin_in`] for a transaction of your own on the same database. Start it with
-    /// `BEGIN IMMEDIATE`: one that has read before it writes fails when another wrote in between.
+    /// `BEGIN IMMEDIATE`: one that has read before it writes fails when another wrote in between. It is there that a
+    /// transaction waits for others, up to the connection's `busy_timeout`, so nothing is left to wait for here.
     pub async fn begin_within(&self, connection: &mut SqliteConnection, call: &Call) -> Result<Verdict, StoreError> {
+        check_open(connection, "begin record").await?;
         let mut entry = self.database.entry(connection, call.id(), "begin record").await?;
         let verdict = entry.begin(call, self.database.clock.reckon());
         self.database.save_entry(connection, &entry, "begin record").await?;
@@ -104,6 +110,7 @@ impl SqliteStore {
         outcome: &Bytes,
         keep: Keep,
     ) -> Result<Fenced, StoreError> {
+        check_open(connection, "complete record").await?;
         let mut entry = self.database.entry(connection, &claim.id, "complete record").await?;
         let complete = Write::Complete {
             claim: claim.clone(),
@@ -133,6 +140,7 @@ impl SqliteStore {
         let begin = exec(&mut connection, "begin immediate");
         match timeout_at(until.max(Instant::now() + TRIP_WAIT_MIN), begin).await {
             Ok(Ok(())) => {
+                connection.lend();
                 let (connection, turn) = (Some(connection), Some(turn));
                 Ok(WriteTx {
                     connection,
@@ -151,14 +159,19 @@ impl SqliteStore {
         }
     }
 
-    async fn commit_tx(&self, mut tx: WriteTx) -> Result<(), sqlx::Error> {
+    async fn commit_tx(&self, mut tx: WriteTx) -> Result<(), StoreError> {
+        let context = "commit transaction";
         let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
             return Ok(());
         };
+        if !connection.let_commit() {
+            return Err(ended(context));
+        }
         let now = self.database.clock.reckon();
         let saves = tx.entries.values().filter_map(|entry| entry.saved(now));
         // On an error the connection is closed, which rolls back whatever is left to.
-        self.database.save_and_commit(&mut connection, saves).await?;
+        let committed = self.database.save_and_commit(&mut connection, saves).await;
+        committed.map_err(failed(context))?;
         turn.put_back(connection);
         drop(turn);
         tx.settled.iter().for_each(|id| self.database.wakeups.wake(id));
@@ -204,7 +217,7 @@ impl TransactionalStore for SqliteStore {
     }
 
     fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
-        Box::pin(async move { self.commit_tx(tx).await.map_err(failed("commit transaction")) })
+        Box::pin(self.commit_tx(tx))
     }
 
     fn rollback(&self, mut tx: Self::Tx) -> Reply<'_, ()> {
@@ -229,6 +242,9 @@ impl Database {
         id: &CallId,
         context: &'static str,
     ) -> Result<&'t mut Entry, StoreError> {
+        if tx.connection.as_ref().is_none_or(Writer::has_ended) {
+            return Err(ended(context));
+        }
         if !tx.entries.contains_key(id) {
             let entry = self.entry(tx, id, context).await?;
             tx.entries.insert(*id, entry);
@@ -262,4 +278,24 @@ impl Database {
         };
         self.save_one(connection, &saved).await.map_err(failed(context))
     }
+}
+
+/// Refuses a connection without an open transaction, on which the record would be committed without the effect: SQLite
+/// may have ended the caller's transaction under a statement whose error was not cared for.
+async fn check_open(connection: &mut SqliteConnection, context: &'static str) -> Result<(), StoreError> {
+    // There is no way to ask, but a transaction cannot begin within another, and failing to changes nothing.
+    match exec(connection, "begin").await {
+        Err(error) if is_misplaced(&error) => Ok(()),
+        Err(error) => Err(failed(context)(error)),
+        Ok(()) => {
+            exec(connection, "rollback").await.map_err(failed(context))?;
+            let context = format!("{context}: no transaction is open on the connection, or SQLite has rolled it back");
+            Err(StoreError::new(StoreErrorKind::Other, context))
+        }
+    }
+}
+
+fn ended(context: &str) -> StoreError {
+    let context = format!("{context}: the transaction was rolled back under one of the handler's statements");
+    StoreError::new(StoreErrorKind::Unavailable, context)
 }

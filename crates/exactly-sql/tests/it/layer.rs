@@ -598,6 +598,40 @@ on_both! {
     a_duplicate_learns_of_another_process_while_its_own_is_stuck
 }
 
+/// A full disk undoes the whole transaction under a handler that does not care, and the client must not hear of success.
+#[tokio::test]
+async fn an_effect_that_sqlite_undid_is_not_answered_as_done() {
+    let shop = OnSqlite::open().await;
+    sqlx::query("create table scans (scan blob)")
+        .execute(&shop.pool)
+        .await
+        .unwrap();
+    let options = shop.pool.connect_options().as_ref().clone();
+    let small = SqlitePool::connect_lazy_with(options.pragma("max_page_count", "60"));
+    let layer = layer(
+        Arc::new(SqliteStore::builder(small).start().await.unwrap()),
+        policy().key(KeyRule::Optional),
+    );
+    let handler = |mut tx: exactly_sql::SqliteTx| async move {
+        tx.take_effect().await;
+        sqlx::query("insert into scans values (zeroblob(1000000))")
+            .execute(&mut *tx)
+            .await
+            .unwrap_err();
+        StatusCode::CREATED
+    };
+    let careless = Router::new().route("/", post(handler)).layer(layer.clone());
+    let (code, _, body) = send(&careless, Some("k1")).await;
+    assert_eq!(code, 503, "{body}");
+    // Without a key there is nothing to complete, and the commit is what fails.
+    let (code, _, body) = send(&careless, None).await;
+    assert!(code >= 400, "{code} {body}");
+    assert_eq!(shop.effects().await, 0);
+    let app = app::<OnSqlite>(&layer, says(201));
+    assert_eq!(send(&app, Some("k1")).await, told(201, "stored", "run 1"));
+    assert_eq!(shop.effects().await, 1);
+}
+
 /// SQLite has one writer: a stranger's transaction must not hold up those who only want to know.
 #[tokio::test]
 async fn a_replay_waits_for_no_other_writer() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use exactly::{Fenced, Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
 use exactly_sql::SqliteStore;
 use exactly_sql::sqlite::WriteTx;
-use sqlx::Connection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Connection, SqliteConnection, SqlitePool};
 
 use super::{DAY, Place, assert_replays, call, run};
 
@@ -188,4 +189,96 @@ async fn an_effect_can_have_savepoints_of_its_own() {
     savepoint.rollback().await.unwrap();
     store.commit(tx).await.unwrap();
     assert_eq!(orders(&store).await, 1);
+}
+
+/// A shop whose file cannot grow much.
+async fn small_shop(place: &Place) -> SqliteStore {
+    drop(shop(place).await);
+    let options = SqliteConnectOptions::new()
+        .filename(place.path())
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("max_page_count", "60");
+    let pool = SqlitePool::connect_lazy_with(options);
+    SqliteStore::builder(pool).start().await.unwrap()
+}
+
+/// A full disk in the midst of a handler. SQLite undoes the whole transaction then, not only the statement, and commits
+/// every later statement by itself.
+async fn fill_up(connection: &mut SqliteConnection) {
+    let error = sqlx::query("insert into orders values (zeroblob(1000000))")
+        .execute(connection)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("full"), "{error}");
+}
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_ended_commits_nothing() {
+    let place = Place::new();
+    let store = small_shop(&place).await;
+    let mut tx = store.open(LOCK_WAIT).await.unwrap();
+    let Verdict::Run(claim) = store.begin_in(&mut tx, &call("a")).await.unwrap() else {
+        panic!("a is fresh")
+    };
+    order(&mut tx, "undone").await;
+    fill_up(&mut tx).await;
+    let later = sqlx::query("insert into orders values ('alone')")
+        .execute(&mut *tx)
+        .await;
+    assert!(later.is_err(), "a statement of a dead transaction committed by itself");
+    let completed = store.complete_in(&mut tx, &claim, &"a".into(), Keep::DAY).await;
+    assert_eq!(completed.unwrap_err().kind(), StoreErrorKind::Unavailable);
+    store.commit(tx).await.unwrap_err();
+    assert_eq!(orders(&store).await, 0);
+    assert!(store.get(call("a").id()).await.unwrap().is_none());
+    let tx = ordered(&store, "a").await;
+    store.commit(tx).await.unwrap();
+    assert_eq!(orders(&store).await, 1);
+}
+
+/// The failing statement may still be under way when the commit is asked for.
+#[tokio::test]
+async fn a_transaction_that_sqlite_ends_after_the_completion_commits_nothing() {
+    let place = Place::new();
+    let store = small_shop(&place).await;
+    let mut tx = ordered(&store, "a").await;
+    fill_up(&mut tx).await;
+    store.commit(tx).await.unwrap_err();
+    assert!(store.get(call("a").id()).await.unwrap().is_none());
+    assert_eq!(orders(&store).await, 0);
+}
+
+#[tokio::test]
+async fn only_the_layer_commits_a_handlers_transaction() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    for text in ["commit", "rollback"] {
+        let mut tx = ordered(&store, "a").await;
+        let ended = sqlx::query(text).execute(&mut *tx).await;
+        assert_eq!(ended.is_err(), text == "commit");
+        sqlx::query("begin").execute(&mut *tx).await.unwrap();
+        store.commit(tx).await.unwrap_err();
+        assert!(store.get(call("a").id()).await.unwrap().is_none());
+        assert_eq!(orders(&store).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_of_ones_own_that_sqlite_ended_gets_no_record() {
+    let place = Place::new();
+    let store = small_shop(&place).await;
+    let mut tx = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let Verdict::Run(claim) = store.begin_within(&mut tx, &call("a")).await.unwrap() else {
+        panic!("a is fresh")
+    };
+    fill_up(&mut tx).await;
+    let completed = store.complete_within(&mut tx, &claim, &"a".into(), Keep::DAY).await;
+    assert_eq!(completed.unwrap_err().kind(), StoreErrorKind::Other);
+    let begun = store.begin_within(&mut tx, &call("b")).await;
+    assert_eq!(begun.unwrap_err().kind(), StoreErrorKind::Other);
+    drop(tx);
+    for key in ["a", "b"] {
+        assert!(store.get(call(key).id()).await.unwrap().is_none());
+    }
 }
