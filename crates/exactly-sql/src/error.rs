@@ -51,6 +51,10 @@ pub(crate) fn kind(error: &sqlx::Error) -> StoreErrorKind {
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => StoreErrorKind::Unavailable,
+        // What is no configuration at all, or one that the store itself refused.
+        sqlx::Error::Configuration(error) => error
+            .downcast_ref::<StoreError>()
+            .map_or(StoreErrorKind::Refused, StoreError::kind),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreErrorKind::Corrupt,
         sqlx::Error::Database(error) => error.code().map_or(StoreErrorKind::Other, |code| code_kind(&code)),
         _ => StoreErrorKind::Other,
@@ -79,9 +83,10 @@ fn sqlstate_kind(code: &str) -> StoreErrorKind {
         "25006" => StoreErrorKind::ReadOnly,
         // Data or index corrupted.
         "XX001" | "XX002" => StoreErrorKind::Corrupt,
-        // Serialization failure, deadlock, lock not available, query cancelled (a statement timeout). They are repeated
-        // where that is safe; whoever sees them can try later.
-        "40001" | "40P01" | "55P03" | "57014" => StoreErrorKind::Unavailable,
+        // Serialization failure, deadlock, lock not available, query cancelled (a statement timeout), and a prepared
+        // statement that no longer fits the table or is gone. They are repeated where that is safe; whoever sees them
+        // can try later.
+        "40001" | "40P01" | "55P03" | "57014" | "0A000" | "26000" => StoreErrorKind::Unavailable,
         // Connection exceptions, other exhausted resources, an operator's intervention, system errors.
         code if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Other,

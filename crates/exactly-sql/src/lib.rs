@@ -17,7 +17,7 @@ mod tx;
 
 pub use name::{InvalidName, Name};
 #[cfg(feature = "postgres")]
-pub use postgres::{PgStore, PgStoreBuilder, migrations_sql};
+pub use postgres::{PgStore, PgStoreBuilder, PgTransaction, migrations_sql};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(all(feature = "axum", feature = "postgres"))]

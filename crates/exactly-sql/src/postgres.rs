@@ -18,6 +18,7 @@ mod settle;
 mod sql;
 mod sweep;
 mod transactional;
+mod tx;
 mod work;
 
 use std::fmt;
@@ -36,13 +37,15 @@ use self::transactional::Defaults;
 use crate::batch::{Batcher, Write};
 
 pub use self::builder::{PgStoreBuilder, migrations_sql};
+pub use self::tx::PgTransaction;
 
 /// Keeps records in one table of a PostgreSQL database.
 ///
 /// With [`TransactionalStore`](exactly::TransactionalStore), a record commits in the same transaction as the effect.
 /// Without, concurrent steps share statements and commits, and the cost of a call falls as the load rises.
 ///
-/// Opens `flushers + 2` connections besides the pool's. They use `LISTEN` and prepared statements, so between the
+/// Keeps up to `flushers + 2` connections open besides the pool's: one for each batch under way, one that sweeps and one
+/// that listens. Up to four more are open while batches wait for keys that transactions hold. They use `LISTEN` and prepared statements, so between the
 /// program and the server there may be a pooler in session mode, but not in transaction mode.
 ///
 /// ```no_run
@@ -81,6 +84,12 @@ impl PgStore {
     /// Where transactions come from.
     pub fn pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// Wakes those who wait for `id` in this process. For after the commit of a transaction of your own, in which
+    /// [`complete_within`](Self::complete_within) was called; without it they find out at their next poll.
+    pub fn wake(&self, id: &CallId) {
+        self.wakeups.wake(id);
     }
 }
 

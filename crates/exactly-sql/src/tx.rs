@@ -35,7 +35,7 @@ pub struct Tx<T> {
 
 /// The transaction of a route on PostgreSQL.
 #[cfg(feature = "postgres")]
-pub type PgTx = Tx<sqlx::Transaction<'static, sqlx::Postgres>>;
+pub type PgTx = Tx<crate::PgTransaction>;
 
 /// The transaction of a route on SQLite.
 #[cfg(feature = "sqlite")]

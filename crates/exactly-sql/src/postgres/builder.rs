@@ -7,6 +7,8 @@ use exactly::store::Wakeups;
 use exactly::{StoreError, StoreErrorKind};
 use sqlx::{PgConnection, PgPool, Row as _};
 
+use super::PgStore;
+use super::checks::{self, Accept};
 use super::flush::PgFlush;
 use super::listen::Listener;
 use super::schema::{self, Place};
@@ -14,7 +16,6 @@ use super::session::Sessions;
 use super::sql::Sql;
 use super::sweep::{SWEEP_BATCH, Sweeper};
 use super::transactional::Defaults;
-use super::{PgStore, checks};
 use crate::batch::{BATCH_MAX, Batcher};
 use crate::error::failed;
 use crate::name::{InvalidName, Name};
@@ -22,6 +23,9 @@ use crate::name::{InvalidName, Name};
 /// Two batches under way: while the server works on one, the other is collected.
 const FLUSHERS: usize = 2;
 const FLUSHERS_MAX: usize = 64;
+
+/// For sweeping. What waits for held keys opens more, and closes them again.
+const IDLE_BESIDE_FLUSHERS: usize = 1;
 
 /// How long the checks and migrations of a start may take.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -34,7 +38,7 @@ pub struct PgStoreBuilder {
     schema: String,
     table: String,
     migrate: bool,
-    accept_unsafe: bool,
+    accept: Accept,
     flushers: usize,
     batch_max: usize,
     sweep_batch: u32,
@@ -47,7 +51,7 @@ impl PgStoreBuilder {
             schema: "exactly".to_owned(),
             table: "calls".to_owned(),
             migrate: true,
-            accept_unsafe: false,
+            accept: Accept::default(),
             flushers: FLUSHERS,
             batch_max: BATCH_MAX,
             sweep_batch: SWEEP_BATCH,
@@ -73,9 +77,15 @@ impl PgStoreBuilder {
         self
     }
 
-    /// Starts even on a server whose settings let a crash take back what it committed. Effects may then happen twice.
-    pub fn accept_unsafe_settings(mut self, accept: bool) -> Self {
-        self.accept_unsafe = accept;
+    /// Accepts settings under which a power cut can take back what was committed, so that effects repeat.
+    pub fn accept_unsynced(mut self) -> Self {
+        self.accept.unsynced = true;
+        self
+    }
+
+    /// Accepts an unlogged table, which a crash of the server empties, so that effects repeat.
+    pub fn accept_unlogged(mut self) -> Self {
+        self.accept.unlogged = true;
         self
     }
 
@@ -110,8 +120,8 @@ impl PgStoreBuilder {
             schema: name("schema", self.schema)?,
             table: name("table", self.table)?,
         };
-        let sessions = Sessions::new(self.pool.clone());
-        let preparing = prepare(&self.pool, &sessions, &place, self.migrate, self.accept_unsafe);
+        let sessions = Sessions::new(self.pool.clone(), self.accept, self.flushers + IDLE_BESIDE_FLUSHERS);
+        let preparing = prepare(&self.pool, &sessions, &place, self.migrate, self.accept);
         let (defaults, channel) = tokio::time::timeout(START_TIMEOUT, preparing).await.map_err(|_| {
             let context = format!("start on PostgreSQL: no answer within {} s", START_TIMEOUT.as_secs());
             StoreError::new(StoreErrorKind::Unavailable, context)
@@ -155,17 +165,16 @@ async fn prepare(
     sessions: &Sessions,
     place: &Place,
     migrate: bool,
-    accept_unsafe: bool,
+    accept: Accept,
 ) -> Result<(Defaults, Arc<str>), StoreError> {
     let mut conn = pool.acquire().await.map_err(failed("connect to PostgreSQL"))?;
-    checks::check_server(&mut conn, accept_unsafe).await?;
+    let durable = checks::check_server(&mut conn, accept).await?;
     schema::prepare(&mut conn, place, migrate).await?;
-    checks::check_table(&mut conn, place, accept_unsafe).await?;
-    let defaults = Defaults::read(&mut conn)
+    checks::check_table(&mut conn, place, accept).await?;
+    let defaults = Defaults::read(&mut conn, durable)
         .await
         .map_err(failed("read session defaults"))?;
     let mut own = sessions.take().await.map_err(failed("connect to PostgreSQL"))?;
-    checks::check_server(&mut own, accept_unsafe).await?;
     let channel = channel(&mut own, place).await.map_err(failed("read the table's oid"))?;
     sessions.give_back(own);
     Ok((defaults, channel))

@@ -12,6 +12,13 @@ use crate::error::failed;
 /// The oldest server: older ones scan the whole table to sweep a part of it.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
+/// Which of the things are accepted that let a crash take back what was committed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Accept {
+    pub(super) unsynced: bool,
+    pub(super) unlogged: bool,
+}
+
 /// What is read of a server and of the session that will write records.
 #[derive(Debug)]
 struct Server {
@@ -23,8 +30,9 @@ struct Server {
     in_recovery: bool,
 }
 
-/// Refuses a server that may forget what it committed, unless `accept_unsafe`, and one that cannot write at all.
-pub(super) async fn check_server(conn: &mut PgConnection, accept_unsafe: bool) -> Result<(), StoreError> {
+/// Refuses a server that may forget what it committed, unless that is accepted, and one that cannot write at all. Returns
+/// by which setting of `synchronous_commit` the session's commits are durable, if they are.
+pub(super) async fn check_server(conn: &mut PgConnection, accept: Accept) -> Result<Option<String>, StoreError> {
     let server = read(conn).await.map_err(failed("check server settings"))?;
     if server.version < SERVER_VERSION_MIN {
         return Err(refused(&format!(
@@ -55,20 +63,24 @@ pub(super) async fn check_server(conn: &mut PgConnection, accept_unsafe: bool) -
         ),
         (
             "synchronous_commit",
-            server.synchronous_commit,
+            server.synchronous_commit.clone(),
             "a crash can forget calls that were answered; set it to on, local or more for this role and database",
         ),
     ];
     for (name, value, fix) in unsafe_settings {
         if value == "off" {
-            accept_or_refuse(accept_unsafe, &format!("{name} is {value}: {fix}"))?;
+            accept_or_refuse(
+                accept.unsynced,
+                &format!("{name} is {value}: {fix}"),
+                "accept_unsynced()",
+            )?;
         }
     }
-    Ok(())
+    Ok(Some(server.synchronous_commit).filter(|value| value != "off"))
 }
 
-/// Refuses a table that a crash of the server empties, unless `accept_unsafe`.
-pub(super) async fn check_table(conn: &mut PgConnection, place: &Place, accept_unsafe: bool) -> Result<(), StoreError> {
+/// Refuses a table that a crash of the server empties, unless that is accepted.
+pub(super) async fn check_table(conn: &mut PgConnection, place: &Place, accept: Accept) -> Result<(), StoreError> {
     let persistence: String = sqlx::query("select relpersistence::text from pg_class where oid = to_regclass($1)")
         .bind(place.quoted())
         .fetch_one(conn)
@@ -83,7 +95,7 @@ pub(super) async fn check_table(conn: &mut PgConnection, place: &Place, accept_u
         "table {table} is unlogged (relpersistence is {persistence}): a crash empties it; run `alter table {table} set \
          logged`"
     );
-    accept_or_refuse(accept_unsafe, &found)
+    accept_or_refuse(accept.unlogged, &found, "accept_unlogged()")
 }
 
 async fn read(conn: &mut PgConnection) -> Result<Server, sqlx::Error> {
@@ -104,13 +116,13 @@ async fn read(conn: &mut PgConnection) -> Result<Server, sqlx::Error> {
     })
 }
 
-fn accept_or_refuse(accept_unsafe: bool, found: &str) -> Result<(), StoreError> {
-    if accept_unsafe {
+fn accept_or_refuse(accepted: bool, found: &str, method: &str) -> Result<(), StoreError> {
+    if accepted {
         tracing::warn!("accepted although calls may run twice after a crash: {found}");
         return Ok(());
     }
     Err(refused(&format!(
-        "{found}; or accept that effects may repeat with accept_unsafe_settings(true)"
+        "{found}; or accept that effects may repeat with `{method}`"
     )))
 }
 

@@ -8,14 +8,36 @@ pub(super) fn is_lock_timeout(error: &sqlx::Error) -> bool {
     code(error).is_some_and(|code| code == "55P03")
 }
 
-/// A lost connection, a server that shuts down, or a conflict with another transaction. Not a timeout: what hangs once
+/// No answer came in time, and one may still come.
+pub(super) fn is_timeout(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// A prepared statement no longer fits the table, which was altered, or is gone from the server. Nothing was done.
+pub(super) fn is_stale_plan(error: &sqlx::Error) -> bool {
+    code(error).is_some_and(|code| matches!(&*code, "0A000" | "26000"))
+}
+
+/// What happened to this session has happened to all that were open before.
+pub(super) fn concerns_every_session(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        sqlx::Error::Database(_) => {
+            is_stale_plan(error) || code(error).is_some_and(|code| code.starts_with("08") || code.starts_with("57P0"))
+        }
+        _ => false,
+    }
+}
+
+/// A lost connection, a server that shuts down, a stale statement, or a conflict with another transaction. Not a timeout: what hangs once
 /// hangs again, and the callers have waited long enough.
 pub(super) fn is_worth_repeating(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(error) => error.kind() != io::ErrorKind::TimedOut,
-        sqlx::Error::Database(_) => code(error).is_some_and(|code| {
-            ["08", "57P0"].iter().any(|class| code.starts_with(class)) || matches!(&*code, "40001" | "40P01" | "53300")
-        }),
+        sqlx::Error::Io(_) => !is_timeout(error),
+        sqlx::Error::Database(_) => {
+            concerns_every_session(error)
+                || code(error).is_some_and(|code| matches!(&*code, "40001" | "40P01" | "53300"))
+        }
         _ => false,
     }
 }
@@ -24,7 +46,7 @@ pub(super) fn is_worth_repeating(error: &sqlx::Error) -> bool {
 /// too slow is so for every step.
 pub(super) fn may_be_one_steps_fault(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) => false,
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Configuration(_) => false,
         sqlx::Error::Database(_) => {
             !is_worth_repeating(error) && code(error).is_none_or(|code| !matches!(&*code, "25006" | "57014"))
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use exactly::CallId;
 use exactly::store::Wakeups;
+use sqlx::PgConnection;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -135,7 +136,15 @@ impl PgFlush {
     }
 
     async fn carry_out_once(&self, steps: &[Step]) -> Result<Done, sqlx::Error> {
-        let mut conn = self.sessions.take().await?;
+        let conn = self.sessions.take().await?;
+        let done = self.carry_out_on(conn, steps).await;
+        if let Err(error) = &done {
+            self.sessions.failed(error);
+        }
+        done
+    }
+
+    async fn carry_out_on(&self, mut conn: PgConnection, steps: &[Step]) -> Result<Done, sqlx::Error> {
         let mut work = Work::new(steps);
         let missed = within(BATCH_TIMEOUT, async {
             group::run(&mut conn, &self.sql, &mut work).await?;

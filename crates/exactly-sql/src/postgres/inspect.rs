@@ -7,12 +7,14 @@ use exactly::store::record::{self, State};
 use exactly::store::{CallView, Filter, Page, Phase, Reply};
 use exactly::{CallId, Claim, Inspect, Key, Scope};
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row as _};
+use sqlx::{PgConnection, Postgres, QueryBuilder, Row as _};
 
 use super::PgStore;
+use super::failure::{is_stale_plan, is_timeout};
 use super::row::{PgTime, StoredRecord};
 use super::session::{acquire, within};
 use super::sql::NOW;
+use super::tx::forget_stale_plans;
 use crate::error::failed;
 
 /// How long a look may take: one by phase may read the whole table.
@@ -27,9 +29,12 @@ const VIEW: &str = "c.id, c.principal, c.operation, c.key, c.created_at,
 impl Inspect for PgStore {
     fn get<'a>(&'a self, id: &'a CallId) -> Reply<'a, Option<CallView>> {
         Box::pin(async move {
-            let mut query = self.select();
-            query.push(" where c.id = ").push_bind(*id.as_bytes());
-            let views = self.look(query).await.map_err(failed("get record"))?;
+            let one = || {
+                let mut query = self.select();
+                query.push(" where c.id = ").push_bind(*id.as_bytes());
+                query
+            };
+            let views = self.look(one).await.map_err(failed("get record"))?;
             Ok(views.into_iter().next())
         })
     }
@@ -37,11 +42,14 @@ impl Inspect for PgStore {
     fn list<'a>(&'a self, filter: &'a Filter) -> Reply<'a, Page> {
         Box::pin(async move {
             let limit = filter.limit.clamp(1, Filter::LIMIT_MAX);
-            let mut query = self.select();
-            push_filter(&mut query, filter);
-            // One more than asked for tells whether there is a next page.
-            query.push(" order by c.id limit ").push_bind(i64::from(limit) + 1);
-            let views = self.look(query).await.map_err(failed("list records"))?;
+            let page_of = || {
+                let mut query = self.select();
+                push_filter(&mut query, filter);
+                // One more than asked for tells whether there is a next page.
+                query.push(" order by c.id limit ").push_bind(i64::from(limit) + 1);
+                query
+            };
+            let views = self.look(page_of).await.map_err(failed("list records"))?;
             Ok(page(views, limit))
         })
     }
@@ -52,11 +60,25 @@ impl PgStore {
         QueryBuilder::new(format!("select {NOW}, {VIEW} from {} c", self.sql.table))
     }
 
-    async fn look(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<CallView>, sqlx::Error> {
+    async fn look(&self, query: impl Fn() -> QueryBuilder<Postgres> + Send) -> Result<Vec<CallView>, sqlx::Error> {
         let mut conn = acquire(&self.pool).await?;
-        let rows = within(LOOK_TIMEOUT, query.build().fetch_all(&mut *conn)).await?;
-        rows.iter().map(view).collect()
+        let mut rows = look_on(&mut conn, query()).await;
+        if let Err(error) = &rows
+            && is_stale_plan(error)
+        {
+            forget_stale_plans(&mut conn, error).await?;
+            rows = look_on(&mut conn, query()).await;
+        }
+        if rows.as_ref().is_err_and(is_timeout) {
+            // The pool would wait for the answer before it lets anybody else have the connection.
+            drop(conn.detach());
+        }
+        rows?.iter().map(view).collect()
     }
+}
+
+async fn look_on(conn: &mut PgConnection, mut query: QueryBuilder<Postgres>) -> Result<Vec<PgRow>, sqlx::Error> {
+    within(LOOK_TIMEOUT, query.build().fetch_all(conn)).await
 }
 
 fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &Filter) {

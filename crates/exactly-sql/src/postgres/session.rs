@@ -4,11 +4,14 @@
 //! for us, must not keep outcomes from being written. It also spares the pool's check before every use.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Postgres};
+
+use super::checks::{Accept, check_server};
+use super::failure::concerns_every_session;
 
 /// How long to wait for a connection of the callers' pool.
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,29 +35,73 @@ const IDLE_IN_TRANSACTION_TIMEOUT_MS: u32 = 10_000;
 pub(super) struct Sessions {
     /// Only for how to connect. Asked each time, because a pool may be told about a changed password.
     pool: PgPool,
+    accept: Accept,
+    /// How the first session committed, and so how every later one does, whatever became of the role's settings.
+    synchronous_commit: OnceLock<String>,
+    /// The most connections that are kept; more are open only while they are used.
+    idle_max: usize,
     // A std mutex, since it is held for a push or a pop and never across an await.
     idle: Mutex<Vec<PgConnection>>,
 }
 
 impl Sessions {
-    pub(super) fn new(pool: PgPool) -> Self {
+    pub(super) fn new(pool: PgPool, accept: Accept, idle_max: usize) -> Self {
         Self {
             pool,
+            accept,
+            synchronous_commit: OnceLock::new(),
+            idle_max,
             idle: Mutex::default(),
         }
     }
 
     pub(super) async fn take(&self) -> Result<PgConnection, sqlx::Error> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle().pop();
         match idle {
             Some(conn) => Ok(conn),
-            None => within(CONNECT_TIMEOUT, connect(&self.pool)).await,
+            None => within(CONNECT_TIMEOUT, self.connect()).await,
         }
     }
 
     /// For a connection on which nothing failed. Others are dropped, which closes them.
     pub(super) fn give_back(&self, conn: PgConnection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+        let mut idle = self.idle();
+        if idle.len() < self.idle_max {
+            idle.push(conn);
+        }
+    }
+
+    /// Closes what is of no use any more after this error of one of the connections: a server that restarted ends all of
+    /// them, and each would fail once.
+    pub(super) fn failed(&self, error: &sqlx::Error) {
+        if concerns_every_session(error) {
+            self.idle().clear();
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses what a start refuses: the server may be another one by now, or have other settings.
+    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut options = (*self.pool.connect_options()).clone();
+        if options.get_application_name().is_none() {
+            options = options.application_name("exactly");
+        }
+        let mut conn = options.connect().await?;
+        sqlx::raw_sql(AssertSqlSafe(settings())).execute(&mut conn).await?;
+        if let Some(durable) = self.synchronous_commit.get() {
+            commit_by(&mut conn, durable).await?;
+        }
+        let refused = |error| sqlx::Error::Configuration(Box::new(error));
+        let durable = check_server(&mut conn, self.accept).await.map_err(refused)?;
+        if let (Some(durable), None) = (durable, self.synchronous_commit.get()) {
+            let durable = self.synchronous_commit.get_or_init(|| durable);
+            // A server that is told to reload changes what was not set.
+            commit_by(&mut conn, durable).await?;
+        }
+        Ok(conn)
     }
 }
 
@@ -75,14 +122,9 @@ pub(super) async fn within<T>(
     })
 }
 
-async fn connect(pool: &PgPool) -> Result<PgConnection, sqlx::Error> {
-    let mut options = (*pool.connect_options()).clone();
-    if options.get_application_name().is_none() {
-        options = options.application_name("exactly");
-    }
-    let mut conn = options.connect().await?;
-    sqlx::raw_sql(AssertSqlSafe(settings())).execute(&mut conn).await?;
-    Ok(conn)
+async fn commit_by(conn: &mut PgConnection, durable: &str) -> Result<(), sqlx::Error> {
+    let set = sqlx::query("select set_config('synchronous_commit', $1, false)").bind(durable);
+    set.execute(conn).await.map(drop)
 }
 
 /// Every statement finds its rows by primary key, whatever the statistics say: a table that was never analysed looks

@@ -160,6 +160,6 @@ fn claim(table: &str) -> String {
                 token, principal, operation, key)
          values ($4, {NOW} + $4 * interval '1 millisecond', {NOW}, 1, 0, $5, false, $1, $2, $3, $6, $7, $8)
          on conflict (id) do nothing
-         returning set_config('lock_timeout', $9, true)"
+         returning set_config('lock_timeout', $9, true), current_setting('synchronous_commit')"
     )
 }

@@ -64,12 +64,16 @@ impl Sweeper {
     pub(super) async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
         let mut cursor = self.cursor.lock().await;
         let mut conn = self.sessions.take().await.map_err(failed("sweep records"))?;
-        let deleted = self
-            .sweep_on(&mut conn, &mut cursor, limit)
-            .await
-            .map_err(failed("sweep records"))?;
-        self.sessions.give_back(conn);
-        Ok(deleted)
+        match self.sweep_on(&mut conn, &mut cursor, limit).await {
+            Ok(deleted) => {
+                self.sessions.give_back(conn);
+                Ok(deleted)
+            }
+            Err(error) => {
+                self.sessions.failed(&error);
+                Err(failed("sweep records")(error))
+            }
+        }
     }
 
     async fn sweep_on(&self, conn: &mut PgConnection, cursor: &mut i64, limit: u32) -> Result<u32, sqlx::Error> {

@@ -8,24 +8,26 @@ use exactly::store::Reply;
 use exactly::store::record::{self, Change, Record};
 use exactly::{Attempt, Call, Claim, Fenced, Keep, StoreError, TransactionalStore, Verdict};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _, Transaction};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
-use super::failure::is_lock_timeout;
+use super::failure::{is_lock_timeout, is_stale_plan};
 use super::group::keep_code;
 use super::row::{PgTime, StoredRecord, attempt_code, millis_code, on_lost_code};
-use super::session::{ACQUIRE_TIMEOUT, within};
+use super::session::within;
 use super::settle::Columns;
+use super::tx::{PgTransaction, forget_stale_plans};
 use super::{PgStore, check_text};
 use crate::error::failed;
 
-/// The longest that a begin waits for another transaction.
+/// The longest that a begin waits for another transaction, whatever was asked for.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// How long one statement may take, waiting for locks included.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(70);
+/// How long the server may take to answer, besides waiting for locks.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a commit or a rollback may take.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a begin asks again whose row was deleted under its hands. Whoever deletes, sweep or abandon, does so once
+/// per row.
+const ROUNDS_MAX: u32 = 16;
 
 /// What is told about a key that an open transaction holds, whose end nobody knows.
 const HELD_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -37,10 +39,12 @@ pub(super) struct Defaults {
     lock_timeout: String,
     /// Opens a transaction that is read committed, so that a begin that waited for another one can read what it left.
     begin: &'static str,
+    /// What makes commits durable, unless it is accepted that they are not.
+    synchronous_commit: Option<String>,
 }
 
 impl Defaults {
-    pub(super) async fn read(conn: &mut PgConnection) -> Result<Self, sqlx::Error> {
+    pub(super) async fn read(conn: &mut PgConnection, synchronous_commit: Option<String>) -> Result<Self, sqlx::Error> {
         let sql = "select current_setting('lock_timeout'), current_setting('default_transaction_isolation')";
         let row = sqlx::query(sql).fetch_one(conn).await?;
         // Said only where it makes a difference: it costs a few per cent of a whole transaction.
@@ -51,13 +55,16 @@ impl Defaults {
         Ok(Self {
             lock_timeout: row.try_get(0)?,
             begin,
+            synchronous_commit,
         })
     }
 }
 
 impl TransactionalStore for PgStore {
-    type Tx = Transaction<'static, Postgres>;
+    type Tx = PgTransaction;
 
+    /// [`begin_in`](Self::begin_in) waits at most `lock_wait` for a transaction that holds the key, and never longer than
+    /// a minute.
     fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx> {
         let begin = format!(
             "{}; set local lock_timeout = {}",
@@ -65,20 +72,17 @@ impl TransactionalStore for PgStore {
             lock_ms(lock_wait)
         );
         Box::pin(async move {
-            let opening = self.pool.begin_with(AssertSqlSafe(begin));
-            let opened = tokio::time::timeout(ACQUIRE_TIMEOUT, opening).await;
-            opened
-                .unwrap_or(Err(sqlx::Error::PoolTimedOut))
-                .map_err(failed("open transaction"))
+            let opened = PgTransaction::open(&self.pool, begin, lock_wait).await;
+            opened.map_err(failed("open transaction"))
         })
     }
 
     fn begin_in<'a>(&'a self, tx: &'a mut Self::Tx, call: &'a Call) -> Reply<'a, Verdict> {
         Box::pin(async move {
             check_text(call)?;
-            match within(STATEMENT_TIMEOUT, self.claim(tx, call, &self.defaults.lock_timeout)).await {
+            match self.begin_once_or_again(tx, call).await {
                 Err(error) if is_lock_timeout(&error) => Ok(held()),
-                answer => answer.map_err(failed("begin record in transaction")),
+                answer => answer.map_err(failed("begin record")),
             }
         })
     }
@@ -90,29 +94,39 @@ impl TransactionalStore for PgStore {
         outcome: &'a Bytes,
         keep: Keep,
     ) -> Reply<'a, Fenced> {
-        Box::pin(self.complete_within(tx, claim, outcome, keep))
+        Box::pin(async move {
+            let completed = within(ANSWER_TIMEOUT, self.complete_on(tx.own(), claim, outcome, keep)).await;
+            match &completed {
+                Ok(_) => tx.completed(claim.id),
+                Err(error) => tx.failed(error).await,
+            }
+            completed.map_err(failed("complete record"))
+        })
     }
 
-    fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
+    /// Wakes those who wait for its calls in this process. Others poll: a notification would serialise commits.
+    fn commit(&self, mut tx: Self::Tx) -> Reply<'_, ()> {
         Box::pin(async move {
-            within(END_TIMEOUT, tx.commit())
-                .await
-                .map_err(failed("commit transaction"))
+            let settled = std::mem::take(&mut tx.settled);
+            tx.commit().await.map_err(failed("commit transaction"))?;
+            for id in &settled {
+                self.wakeups.wake(id);
+            }
+            Ok(())
         })
     }
 
     fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()> {
         Box::pin(async move {
-            within(END_TIMEOUT, tx.rollback())
-                .await
-                .map_err(failed("roll back transaction"))
+            tx.rollback().await;
+            Ok(())
         })
     }
 }
 
 impl PgStore {
-    /// Claims the call inside a transaction of the caller's own, or says why not. Waits at most `lock_wait` for another
-    /// transaction that holds the key, and then says `InFlight`.
+    /// Claims the call inside a transaction of the caller's own, or says why not. Waits at most `lock_wait`, and never
+    /// longer than a minute, for another transaction that holds the key, and then says `InFlight`.
     ///
     /// The transaction is still good after every verdict: the begin runs behind a savepoint, and `lock_timeout` is
     /// afterwards what it was. Use read committed; under a stricter isolation a begin that had to wait fails with a
@@ -124,11 +138,16 @@ impl PgStore {
         lock_wait: Duration,
     ) -> Result<Verdict, StoreError> {
         check_text(call)?;
-        let begun = within(STATEMENT_TIMEOUT, self.claim_behind_savepoint(conn, call, lock_wait)).await;
-        begun.map_err(failed("begin record within transaction"))
+        let claim = self.claim_behind_savepoint(conn, call, lock_wait);
+        let begun = within(answer_timeout(lock_wait), claim).await;
+        if let Err(error) = &begun {
+            let _ = forget_stale_plans(conn, error).await;
+        }
+        begun.map_err(failed("begin record"))
     }
 
-    /// In flight → done, inside a transaction of the caller's own.
+    /// In flight → done, inside a transaction of the caller's own. After its commit, [`wake`](Self::wake) those who wait:
+    /// nobody else does, in this process or another, and they find out at their next poll.
     pub async fn complete_within(
         &self,
         conn: &mut PgConnection,
@@ -136,8 +155,28 @@ impl PgStore {
         outcome: &Bytes,
         keep: Keep,
     ) -> Result<Fenced, StoreError> {
-        let completed = within(STATEMENT_TIMEOUT, self.complete_on(conn, claim, outcome, keep)).await;
-        completed.map_err(failed("complete record in transaction"))
+        let completed = within(ANSWER_TIMEOUT, self.complete_on(conn, claim, outcome, keep)).await;
+        if let Err(error) = &completed {
+            let _ = forget_stale_plans(conn, error).await;
+        }
+        completed.map_err(failed("complete record"))
+    }
+
+    /// Once more if a prepared statement was stale and nothing else is lost by it.
+    async fn begin_once_or_again(&self, tx: &mut PgTransaction, call: &Call) -> Result<Verdict, sqlx::Error> {
+        let limit = answer_timeout(tx.lock_wait);
+        let mut begun = within(limit, self.claim(tx.own(), call, &self.defaults.lock_timeout)).await;
+        if let Err(error) = &begun {
+            tx.failed(error).await;
+            if is_stale_plan(error) && tx.reopen().await? {
+                begun = within(limit, self.claim(tx.own(), call, &self.defaults.lock_timeout)).await;
+                if let Err(error) = &begun {
+                    tx.failed(error).await;
+                }
+            }
+        }
+        tx.begun();
+        begun
     }
 
     async fn claim_behind_savepoint(
@@ -168,9 +207,45 @@ impl PgStore {
         Ok(verdict)
     }
 
-    /// One round trip for a key never seen, two for an answer that takes no change.
     async fn claim(&self, tx: &mut PgConnection, call: &Call, lock_timeout: &str) -> Result<Verdict, sqlx::Error> {
-        let claimed = self
+        for _ in 0..ROUNDS_MAX {
+            if let Some(verdict) = self.claim_once(tx, call, lock_timeout).await? {
+                return Ok(verdict);
+            }
+        }
+        Ok(held())
+    }
+
+    /// One round trip for a key never seen, two for an answer that takes no change. Nothing if the row was deleted in
+    /// between.
+    async fn claim_once(
+        &self,
+        tx: &mut PgConnection,
+        call: &Call,
+        lock_timeout: &str,
+    ) -> Result<Option<Verdict>, sqlx::Error> {
+        if self.insert(tx, call, lock_timeout).await? {
+            return Ok(Some(Verdict::Run(call.claim(Attempt::FIRST))));
+        }
+        if let Some(row) = self
+            .sql
+            .read_one
+            .query()
+            .bind(call.id().as_bytes())
+            .fetch_optional(&mut *tx)
+            .await?
+        {
+            let (now, stored) = read(&row)?;
+            if let (Change::Keep, verdict) = record::begin(Some(&stored.record), call, now) {
+                return Ok(Some(verdict));
+            }
+        }
+        self.claim_locked(tx, call, lock_timeout).await
+    }
+
+    /// Whether there was no row before.
+    async fn insert(&self, tx: &mut PgConnection, call: &Call, lock_timeout: &str) -> Result<bool, sqlx::Error> {
+        let inserted = self
             .sql
             .claim
             .query()
@@ -183,25 +258,16 @@ impl PgStore {
             .bind(call.scope().operation())
             .bind(call.key().as_str())
             .bind(lock_timeout)
-            .execute(&mut *tx)
-            .await?;
-        if claimed.rows_affected() > 0 {
-            return Ok(Verdict::Run(call.claim(Attempt::FIRST)));
-        }
-        if let Some(row) = self
-            .sql
-            .read_one
-            .query()
-            .bind(call.id().as_bytes())
             .fetch_optional(&mut *tx)
-            .await?
+            .await?;
+        let Some(row) = inserted else { return Ok(false) };
+        // A pool may open sessions long after the start, by settings that were changed since.
+        if let Some(durable) = &self.defaults.synchronous_commit
+            && row.try_get::<&str, _>(1)? == "off"
         {
-            let (now, stored) = read(&row)?;
-            if let (Change::Keep, verdict) = record::begin(Some(&stored.record), call, now) {
-                return Ok(verdict);
-            }
+            set_local(tx, "synchronous_commit", durable).await?;
         }
-        self.claim_locked(tx, call, lock_timeout).await
+        Ok(true)
     }
 
     /// The row was committed while we waited for it, or has to be taken over.
@@ -210,7 +276,7 @@ impl PgStore {
         tx: &mut PgConnection,
         call: &Call,
         lock_timeout: &str,
-    ) -> Result<Verdict, sqlx::Error> {
+    ) -> Result<Option<Verdict>, sqlx::Error> {
         let row = self
             .sql
             .lock_one
@@ -218,22 +284,19 @@ impl PgStore {
             .bind(call.id().as_bytes())
             .fetch_optional(&mut *tx)
             .await?;
-        let Some(row) = row else {
-            // Deleted since: begin from the start. Whoever deletes, sweep or abandon, does so once per row.
-            return Box::pin(self.claim(tx, call, lock_timeout)).await;
-        };
+        let Some(row) = row else { return Ok(None) };
         let (now, stored) = read(&row)?;
         let (change, verdict) = record::begin(Some(&stored.record), call, now);
         if let Change::Put(record) = change {
             self.put(tx, call, &record, stored.waited, now).await?;
         }
         if matches!(verdict, Verdict::Run(_)) {
-            sqlx::query("select set_config('lock_timeout', $1, true)")
-                .bind(lock_timeout)
-                .execute(tx)
-                .await?;
+            set_local(tx, "lock_timeout", lock_timeout).await?;
+            if let Some(durable) = &self.defaults.synchronous_commit {
+                set_local(tx, "synchronous_commit", durable).await?;
+            }
         }
-        Ok(verdict)
+        Ok(Some(verdict))
     }
 
     async fn put(
@@ -309,6 +372,15 @@ fn held() -> Verdict {
     Verdict::InFlight {
         retry_after: HELD_RETRY_AFTER,
     }
+}
+
+async fn set_local(tx: &mut PgConnection, setting: &str, value: &str) -> Result<(), sqlx::Error> {
+    let set = sqlx::query("select set_config($1, $2, true)").bind(setting).bind(value);
+    set.execute(tx).await.map(drop)
+}
+
+fn answer_timeout(lock_wait: Duration) -> Duration {
+    lock_wait.min(LOCK_WAIT_MAX) + ANSWER_TIMEOUT
 }
 
 /// At least a millisecond: PostgreSQL reads zero as no limit at all.

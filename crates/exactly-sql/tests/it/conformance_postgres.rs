@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly_conformance::{StoreHarness, TransactionalHarness};
-use exactly_sql::PgStore;
-use sqlx::{AssertSqlSafe, Postgres, Transaction};
+use exactly_sql::{PgStore, PgTransaction};
+use sqlx::AssertSqlSafe;
 
 use crate::postgres::Place;
 
@@ -42,7 +42,7 @@ impl TransactionalHarness for Shop {
     // A notification serialises the commits that send it, and duplicates of a transaction wait inside the database.
     const COMMITS_WAKE: bool = false;
 
-    async fn effect(&self, tx: &mut Transaction<'static, Postgres>, name: &str) {
+    async fn effect(&self, tx: &mut PgTransaction, name: &str) {
         let sql = format!("insert into {}.effects values ($1)", self.0.schema);
         sqlx::query(AssertSqlSafe(sql))
             .bind(name)

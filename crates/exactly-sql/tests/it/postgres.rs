@@ -3,6 +3,7 @@
 mod batch;
 mod failure;
 mod server;
+mod sessions;
 mod start;
 mod suite;
 mod transaction;

@@ -36,9 +36,9 @@ async fn a_role_that_commits_asynchronously_is_refused() {
     let builder = || PgStore::builder(pool.clone()).schema(&place.schema);
     assert_refused(
         builder().start().await,
-        &["synchronous_commit is off", "set it to on", "accept_unsafe_settings"],
+        &["synchronous_commit is off", "set it to on", "accept_unsynced()"],
     );
-    builder().accept_unsafe_settings(true).start().await.unwrap();
+    builder().accept_unsynced().start().await.unwrap();
 }
 
 #[tokio::test]
@@ -66,9 +66,9 @@ async fn a_table_that_a_crash_empties_is_refused() {
     place.run("alter table {table} set unlogged").await;
     assert_refused(
         place.builder().start().await,
-        &["is unlogged", "set logged", "accept_unsafe_settings"],
+        &["is unlogged", "set logged", "accept_unlogged()"],
     );
-    place.builder().accept_unsafe_settings(true).start().await.unwrap();
+    place.builder().accept_unlogged().start().await.unwrap();
     place.run("alter table {table} set logged").await;
     place.builder().start().await.unwrap();
 }
@@ -90,14 +90,14 @@ async fn a_server_that_may_forget_is_refused() {
     let server = Server::start(&["fsync=off"]);
     assert_refused(
         PgStore::connect(&server.url()).await,
-        &["fsync is off", "accept_unsafe_settings"],
+        &["fsync is off", "accept_unsynced()"],
     );
     server.restart(&["full_page_writes=off"], false);
     assert_refused(
         PgStore::connect(&server.url()).await,
-        &["full_page_writes is off", "accept_unsafe_settings"],
+        &["full_page_writes is off", "accept_unsynced()"],
     );
-    let accepting = PgStore::builder(server.pool()).accept_unsafe_settings(true);
+    let accepting = PgStore::builder(server.pool()).accept_unsynced();
     accepting.start().await.unwrap();
 }
 

@@ -157,3 +157,36 @@ async fn a_poisoned_transaction_completes_nothing() {
     store.rollback(tx).await.unwrap();
     let _claim = run(&store, &call("key")).await;
 }
+
+/// PostgreSQL answers the commit of an aborted transaction with a rollback, and calls it a success.
+#[tokio::test]
+async fn a_poisoned_transaction_does_not_commit() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    for completes in [false, true] {
+        let mut tx = store.open(SHORT).await.unwrap();
+        if completes {
+            let Verdict::Run(claim) = store.begin_in(&mut tx, &call("key")).await.unwrap() else {
+                panic!("fresh")
+            };
+            let completed = store.complete_in(&mut tx, &claim, &OUTCOME, Keep::DAY).await.unwrap();
+            assert_eq!(completed, Fenced::Applied);
+        }
+        sqlx::query("select 1 / 0").execute(&mut *tx).await.unwrap_err();
+        store.commit(tx).await.unwrap_err();
+    }
+    let _claim = run(&store, &call("key")).await;
+}
+
+/// A transaction within ours that is still open would be all that a commit ends.
+#[tokio::test]
+async fn an_inner_transaction_that_is_left_open_does_not_commit() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    let mut tx = store.open(SHORT).await.unwrap();
+    let mut inner = tx.begin().await.unwrap();
+    sqlx::query("select").execute(&mut *inner).await.unwrap();
+    inner.commit().await.unwrap();
+    std::mem::forget(tx.begin().await.unwrap());
+    store.commit(tx).await.unwrap_err();
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exactly::{Keep, Store, Verdict};
+use exactly::{Keep, Store, TransactionalStore, Verdict};
 use sqlx::PgPool;
 use sqlx::postgres::PgListener;
 use tokio::time::timeout;
@@ -78,6 +78,30 @@ async fn only_calls_that_someone_waits_for_are_notified_about() {
         .expect("a waiter was not notified")
         .unwrap();
     assert_eq!(notification.payload(), format!("{hint},"));
+}
+
+/// A notification would serialise commits, so other processes poll; those of this one need none.
+#[tokio::test]
+async fn a_transaction_wakes_those_who_wait_in_its_process() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    let (call, outcome) = (call("key"), "done".into());
+    // Whoever starts to listen wakes everyone.
+    timeout(PATIENCE, store.watch(call.id()).changed())
+        .await
+        .expect("nobody listens");
+    let mut watch = store.watch(call.id());
+    let mut tx = store.open(PATIENCE).await.unwrap();
+    let Verdict::Run(claim) = store.begin_in(&mut tx, &call).await.unwrap() else {
+        panic!("fresh")
+    };
+    let _ = store.complete_in(&mut tx, &claim, &outcome, Keep::DAY).await.unwrap();
+    store.commit(tx).await.unwrap();
+    timeout(PATIENCE, watch.changed()).await.expect("a commit wakes nobody");
+
+    let mut watch = store.watch(call.id());
+    store.wake(call.id());
+    timeout(PATIENCE, watch.changed()).await.expect("nobody is woken");
 }
 
 #[tokio::test]

@@ -1,0 +1,189 @@
+//! The transaction that a handler gets.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use exactly::CallId;
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, PgPool, Postgres, SqlSafeStr as _};
+use sqlx_core::transaction::TransactionManager as _;
+
+use super::failure::{is_stale_plan, is_timeout};
+use super::session::{acquire, within};
+
+/// What sqlx's own transaction is made of, which holds on to its connection: it could never be closed.
+type Manager = <Postgres as Database>::TransactionManager;
+
+/// How long opening, committing or rolling back may take.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An open transaction on a connection of the callers' pool.
+///
+/// It derefs to the connection, so `&mut *tx` runs the effect's statements. Dropping it rolls back. It commits through
+/// [`commit`](exactly::TransactionalStore::commit) only.
+pub struct PgTransaction {
+    // `None` only once the transaction has ended.
+    conn: Option<PoolConnection<Postgres>>,
+    /// What opened it, to open it again.
+    begin: String,
+    pub(super) lock_wait: Duration,
+    /// Whether the connection can be used again. Not while an answer is due that nobody waited for, and not before the
+    /// transaction is known to be open: it would be left open in the pool.
+    whole: bool,
+    /// Whether nothing was done in it yet that would be lost by opening it again.
+    fresh: bool,
+    /// Whether anybody but the store may have run a statement since the store last completed a record.
+    touched: bool,
+    /// Whom to wake after the commit.
+    pub(super) settled: Vec<CallId>,
+}
+
+impl PgTransaction {
+    pub(super) async fn open(pool: &PgPool, begin: String, lock_wait: Duration) -> Result<Self, sqlx::Error> {
+        let mut tx = Self {
+            conn: Some(acquire(pool).await?),
+            lock_wait,
+            whole: false,
+            fresh: true,
+            touched: true,
+            settled: Vec::new(),
+            begin,
+        };
+        let sql = AssertSqlSafe(tx.begin.clone()).into_sql_str();
+        within(END_TIMEOUT, Manager::begin(tx.own(), Some(sql))).await?;
+        tx.whole = true;
+        Ok(tx)
+    }
+
+    /// The connection, for the store's own statements.
+    pub(super) fn own(&mut self) -> &mut PgConnection {
+        self.conn.as_mut().expect("the transaction is open")
+    }
+
+    /// The store has begun a record in it.
+    pub(super) fn begun(&mut self) {
+        self.fresh = false;
+    }
+
+    /// The store has completed a record in it, so up to here it is sound.
+    pub(super) fn completed(&mut self, id: CallId) {
+        self.fresh = false;
+        self.touched = false;
+        self.settled.push(id);
+    }
+
+    /// What the error of a statement of the store's means for the connection.
+    pub(super) async fn failed(&mut self, error: &sqlx::Error) {
+        let unanswered = is_timeout(error);
+        self.fresh &= !unanswered;
+        self.whole &= !unanswered && forget_stale_plans(self.own(), error).await.is_ok();
+    }
+
+    /// Opens it again after an error, if nothing but that statement is lost by it.
+    pub(super) async fn reopen(&mut self) -> Result<bool, sqlx::Error> {
+        if !self.fresh || !self.whole {
+            return Ok(false);
+        }
+        let sql = format!("rollback; {}", self.begin);
+        self.whole = false;
+        let reopening = sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.own());
+        within(END_TIMEOUT, reopening).await?;
+        self.whole = true;
+        Ok(true)
+    }
+
+    /// On an error the connection is closed: whether it was before or after the commit, nothing is left open.
+    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        self.whole = false;
+        let touched = self.touched;
+        let conn = self.own();
+        if Manager::get_transaction_depth(conn) != 1 {
+            return Err(sqlx::Error::Protocol(
+                "a transaction within it is still open".to_owned(),
+            ));
+        }
+        within(END_TIMEOUT, async {
+            // The server answers the commit of an aborted transaction with a rollback and calls it a success. After the
+            // store's own last statement it cannot be aborted.
+            if touched {
+                sqlx::raw_sql("select").execute(&mut *conn).await?;
+            }
+            Manager::commit(conn).await
+        })
+        .await?;
+        self.conn.take();
+        Ok(())
+    }
+
+    /// Closes a connection that does not answer, which rolls back as well.
+    pub(super) async fn rollback(mut self) {
+        if !std::mem::replace(&mut self.whole, false) {
+            return;
+        }
+        let conn = self.own();
+        let rollback = within(END_TIMEOUT, async {
+            while Manager::get_transaction_depth(conn) > 0 {
+                Manager::rollback(conn).await?;
+            }
+            Ok(())
+        });
+        match rollback.await {
+            Ok(()) => drop(self.conn.take()),
+            Err(error) => tracing::debug!(%error, "roll back by closing the connection"),
+        }
+    }
+}
+
+impl Deref for PgTransaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.conn.as_ref().expect("the transaction is open")
+    }
+}
+
+impl DerefMut for PgTransaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.touched = true;
+        self.own()
+    }
+}
+
+impl AsMut<PgConnection> for PgTransaction {
+    fn as_mut(&mut self) -> &mut PgConnection {
+        self
+    }
+}
+
+impl fmt::Debug for PgTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgTransaction")
+            .field("settled", &self.settled)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for PgTransaction {
+    fn drop(&mut self) {
+        let Some(mut conn) = self.conn.take() else { return };
+        if self.whole {
+            // Sent before whatever the connection is used for next.
+            while Manager::get_transaction_depth(&conn) > 0 {
+                Manager::start_rollback(&mut conn);
+            }
+        } else {
+            // The pool would ask it whether it is well, and wait for the answer.
+            drop(conn.detach());
+        }
+    }
+}
+
+/// Makes the connection prepare its statements again if one of them no longer fits the table, or the server has lost it:
+/// it would fail each time that the connection is used.
+pub(super) async fn forget_stale_plans(conn: &mut PgConnection, error: &sqlx::Error) -> Result<(), sqlx::Error> {
+    if is_stale_plan(error) {
+        within(END_TIMEOUT, conn.clear_cached_statements()).await?;
+    }
+    Ok(())
+}
