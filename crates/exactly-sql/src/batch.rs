@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::gate::{Gate, Passage};
+use exactly::clock::Timestamp;
+use exactly::gate::{self, Gate};
+use exactly::store::record::{self, Change, Record};
 use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, Token, Verdict};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// The most steps in one batch.
 pub(crate) const BATCH_MAX: usize = 512;
@@ -19,13 +22,22 @@ pub(crate) const BATCH_MAX: usize = 512;
 /// The most steps that wait for a batch; further callers wait for a place, which bounds memory.
 const QUEUE_MAX: usize = 16 * 1024;
 
+/// How long to try to give back a claim that nobody heard of. Past that its lease decides.
+const GIVE_BACK_MAX: Duration = Duration::from_secs(30);
+
+/// How long to leave a store alone that could not take a claim back.
+const GIVE_BACK_PAUSE: Duration = Duration::from_millis(250);
+
 /// One step of one caller, with the way back to it.
 #[derive(Debug)]
 pub(crate) enum Step {
     Begin {
         call: Call,
         reply: oneshot::Sender<Result<Verdict, StoreError>>,
-        turn: Turn,
+        passage: Passage,
+        /// Set if nobody listens any more and an attempt failed that may have claimed all the same: begun once more, to
+        /// find the claim and give it back.
+        until: Option<Instant>,
     },
     Peek {
         call: Call,
@@ -34,15 +46,19 @@ pub(crate) enum Step {
     Write {
         write: Write,
         reply: oneshot::Sender<Result<Fenced, StoreError>>,
-        /// Held if the write gives back what a begin claimed.
-        #[expect(dead_code, reason = "it is held until the write is done, and never looked at")]
-        turn: Option<Turn>,
+    },
+    /// Frees a claim that nobody heard of, so nobody acted on it.
+    GiveBack {
+        abandon: Write,
+        #[expect(dead_code, reason = "it is held until the claim is given back, and never looked at")]
+        passage: Passage,
+        until: Instant,
     },
 }
 
 /// Held from a begin until its claim was heard of or given back. A begin of the same call value waits for that: it would
 /// find the claim by its token, and then lose it to the giving back.
-pub(crate) type Turn = Arc<Passage<Token>>;
+pub(crate) type Passage = Arc<gate::Passage<Token>>;
 
 /// A fenced write.
 #[derive(Clone, Debug)]
@@ -62,24 +78,148 @@ impl Write {
             | Self::Lose { claim } => claim,
         }
     }
+
+    /// What becomes of a record, by the state machine's word.
+    pub(crate) fn transition(&self, found: Option<&Record>, now: Timestamp) -> (Change, Fenced) {
+        match self {
+            Self::Renew { claim, lease } => record::renew(found, claim, *lease, now),
+            Self::Complete { claim, outcome, keep } => record::complete(found, claim, outcome, *keep, now),
+            Self::Abandon { claim } => record::abandon(found, claim),
+            Self::Lose { claim } => record::lose(found, claim, now),
+        }
+    }
+
+    fn attempted(&self) -> &'static str {
+        match self {
+            Self::Renew { .. } => "renew record",
+            Self::Complete { .. } => "complete record",
+            Self::Abandon { .. } => "abandon record",
+            Self::Lose { .. } => "lose record",
+        }
+    }
 }
 
 impl Step {
-    /// Frees a claim that nobody heard of, so nobody acted on it.
-    pub(crate) fn give_back(claim: Claim, turn: Option<Turn>) -> Self {
-        Self::Write {
-            write: Write::Abandon { claim },
-            reply: oneshot::channel().0,
-            turn,
+    pub(crate) fn give_back(claim: Claim, passage: Passage) -> Self {
+        Self::GiveBack {
+            abandon: Write::Abandon { claim },
+            passage,
+            until: Instant::now() + GIVE_BACK_MAX,
         }
     }
 
     pub(crate) fn id(&self) -> &CallId {
         match self {
             Self::Begin { call, .. } | Self::Peek { call, .. } => call.id(),
-            Self::Write { write, .. } => &write.claim().id,
+            Self::Write { write, .. } | Self::GiveBack { abandon: write, .. } => &write.claim().id,
         }
     }
+
+    /// The fenced write that it is, if it is one.
+    pub(crate) fn write(&self) -> Option<&Write> {
+        match self {
+            Self::Write { write, .. } | Self::GiveBack { abandon: write, .. } => Some(write),
+            Self::Begin { .. } | Self::Peek { .. } => None,
+        }
+    }
+
+    /// Whether the caller has gone and nothing is lost by doing nothing. A write is carried out all the same: what its
+    /// caller found out is true even if nobody listens to the answer.
+    pub(crate) fn is_pointless(&self) -> bool {
+        match self {
+            Self::Begin { reply, until, .. } => until.is_none() && reply.is_closed(),
+            Self::Peek { reply, .. } => reply.is_closed(),
+            Self::Write { .. } | Self::GiveBack { .. } => false,
+        }
+    }
+
+    /// Whether those who wait for the record may go on after this step.
+    pub(crate) fn settles(&self) -> bool {
+        self.write().is_some_and(|write| !matches!(write, Write::Renew { .. }))
+    }
+
+    /// What it attempted, for its error.
+    pub(crate) fn attempted(&self) -> &'static str {
+        match self {
+            Self::Begin { .. } => "begin record",
+            Self::Peek { .. } => "peek record",
+            Self::Write { write, .. } | Self::GiveBack { abandon: write, .. } => write.attempted(),
+        }
+    }
+
+    /// Tells the caller of the verdict. Returns what gives back a claim whose caller has gone.
+    pub(crate) fn begun(self, verdict: Verdict) -> Option<Self> {
+        let Self::Begin { reply, passage, .. } = self else {
+            unreachable!("{self:?} begins nothing")
+        };
+        match reply.send(Ok(verdict)) {
+            Err(Ok(Verdict::Run(claim))) => Some(Self::give_back(claim, passage)),
+            // Whoever no longer listens to any other verdict misses nothing.
+            _ => None,
+        }
+    }
+
+    /// Tells the caller of a look.
+    pub(crate) fn peeked(self, verdict: Option<Verdict>) {
+        let Self::Peek { reply, .. } = self else {
+            unreachable!("{self:?} looks at nothing")
+        };
+        drop(reply.send(Ok(verdict)));
+    }
+
+    /// Tells the caller of a write.
+    pub(crate) fn written(self, fenced: Fenced) {
+        match self {
+            Self::Write { reply, .. } => drop(reply.send(Ok(fenced))),
+            Self::GiveBack { .. } => {}
+            step => unreachable!("{step:?} writes nothing"),
+        }
+    }
+
+    /// Tells the caller of the error. Returns what has to be tried [again](Again), because a claim that nobody heard of
+    /// is or may be left behind.
+    pub(crate) fn fail(self, error: StoreError) -> Option<Self> {
+        match self {
+            Self::Begin {
+                call,
+                reply,
+                passage,
+                until,
+            } => {
+                let may_have_claimed = error.kind() == StoreErrorKind::Unavailable;
+                if reply.send(Err(error)).is_ok() || !may_have_claimed {
+                    return None;
+                }
+                let until = until.unwrap_or_else(|| Instant::now() + GIVE_BACK_MAX);
+                let reply = oneshot::channel().0;
+                in_time(until).then_some(Self::Begin {
+                    call,
+                    reply,
+                    passage,
+                    until: Some(until),
+                })
+            }
+            Self::Peek { reply, .. } => {
+                drop(reply.send(Err(error)));
+                None
+            }
+            Self::Write { reply, .. } => {
+                drop(reply.send(Err(error)));
+                None
+            }
+            Self::GiveBack { until, .. } => {
+                if in_time(until) {
+                    return Some(self);
+                }
+                tracing::warn!(%error, "give back a claim whose caller has gone; its lease decides");
+                None
+            }
+        }
+    }
+}
+
+fn in_time(until: Instant) -> bool {
+    Instant::now() < until
 }
 
 /// Carries out batches. Answers every step, whatever happens.
@@ -91,38 +231,76 @@ pub(crate) trait Flush: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Batcher {
     queue: mpsc::Sender<Step>,
-    turns: Gate<Token>,
+    passages: Gate<Token>,
+}
+
+/// The way back into the queue, for what could not be given back. It does not keep the queue open.
+#[derive(Clone, Debug)]
+pub(crate) struct Again {
+    queue: mpsc::WeakSender<Step>,
+    room: Arc<Semaphore>,
+}
+
+impl Again {
+    /// Queues the steps once more, after a pause. If too many wait for that already, their leases decide.
+    pub(crate) fn queue(&self, steps: Vec<Step>) {
+        if steps.is_empty() {
+            return;
+        }
+        let count = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(count) else {
+            tracing::warn!(
+                claims = count,
+                "too many claims wait to be given back; their leases decide"
+            );
+            return;
+        };
+        let queue = self.queue.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(GIVE_BACK_PAUSE).await;
+            let Some(queue) = queue.upgrade() else { return };
+            for step in steps {
+                let _ = queue.send(step).await;
+            }
+            drop(room);
+        });
+    }
 }
 
 impl Batcher {
     /// Starts `flushers` tasks that share one queue. They end once every clone of the batcher is dropped and what was
     /// queued is carried out.
-    pub(crate) fn start(flush: impl Flush, flushers: usize, batch_max: usize) -> Self {
+    pub(crate) fn start<F: Flush>(flush: impl FnOnce(Again) -> F, flushers: usize, batch_max: usize) -> Self {
         let (queue, steps) = mpsc::channel(QUEUE_MAX);
         let steps = Arc::new(Mutex::new(steps));
-        let flush = Arc::new(flush);
+        let flush = Arc::new(flush(Again {
+            queue: queue.downgrade(),
+            room: Arc::new(Semaphore::new(QUEUE_MAX)),
+        }));
         for _ in 0..flushers {
             tokio::spawn(run(Arc::clone(&flush), Arc::clone(&steps), batch_max));
         }
         Self {
             queue,
-            turns: Gate::default(),
+            passages: Gate::default(),
         }
     }
 
     pub(crate) async fn begin(&self, call: &Call) -> Result<Verdict, StoreError> {
-        let turn = Arc::new(self.turns.enter(&call.token()).await);
+        let passage = Arc::new(self.passages.enter(&call.token()).await);
         let (reply, answer) = oneshot::channel();
         let mut begun = Begun {
             answer,
             queue: &self.queue,
-            turn: Arc::clone(&turn),
+            passage: Arc::clone(&passage),
         };
-        let call = call.clone();
-        self.queue
-            .send(Step::Begin { call, reply, turn })
-            .await
-            .map_err(|_| gone())?;
+        let step = Step::Begin {
+            call: call.clone(),
+            reply,
+            passage,
+            until: None,
+        };
+        self.queue.send(step).await.map_err(|_| gone())?;
         (&mut begun.answer).await.map_err(|_| gone())?
     }
 
@@ -135,12 +313,7 @@ impl Batcher {
     }
 
     pub(crate) async fn write(&self, write: Write) -> Result<Fenced, StoreError> {
-        self.ask(|reply| Step::Write {
-            write,
-            reply,
-            turn: None,
-        })
-        .await
+        self.ask(|reply| Step::Write { write, reply }).await
     }
 
     async fn ask<T>(&self, step: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Step) -> Result<T, StoreError> {
@@ -155,7 +328,7 @@ impl Batcher {
 struct Begun<'q> {
     answer: oneshot::Receiver<Result<Verdict, StoreError>>,
     queue: &'q mpsc::Sender<Step>,
-    turn: Turn,
+    passage: Passage,
 }
 
 impl Drop for Begun<'_> {
@@ -164,7 +337,7 @@ impl Drop for Begun<'_> {
         let Ok(Ok(Verdict::Run(claim))) = self.answer.try_recv() else {
             return;
         };
-        let step = Step::give_back(claim, Some(Arc::clone(&self.turn)));
+        let step = Step::give_back(claim, Arc::clone(&self.passage));
         if let Err(mpsc::error::TrySendError::Full(step)) = self.queue.try_send(step) {
             let queue = self.queue.clone();
             // Outside a runtime nothing is carried out any more, and the lease decides.

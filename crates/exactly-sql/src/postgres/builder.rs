@@ -129,14 +129,18 @@ impl PgStoreBuilder {
         let sql = Arc::new(Sql::new(&place));
         let wakeups = Wakeups::default();
         let sessions = Arc::new(sessions);
-        let flush = PgFlush::new(
-            Arc::clone(&sessions),
-            Arc::clone(&sql),
-            wakeups.clone(),
-            Arc::clone(&channel),
-        );
+        let flush = |again| {
+            PgFlush::new(
+                Arc::clone(&sessions),
+                Arc::clone(&sql),
+                wakeups.clone(),
+                Arc::clone(&channel),
+                again,
+            )
+        };
+        let batcher = Batcher::start(flush, self.flushers, self.batch_max);
         Ok(PgStore {
-            batcher: Batcher::start(flush, self.flushers, self.batch_max),
+            batcher,
             sweeper: Arc::new(Sweeper::new(sessions, &place, self.sweep_batch)),
             _listener: Arc::new(Listener::start(self.pool.clone(), channel, wakeups.clone())),
             pool: self.pool,

@@ -1,13 +1,13 @@
 //! Answers, from the database to the callers.
 
-use exactly::{CallId, StoreError, StoreErrorKind, Verdict};
+use exactly::{CallId, StoreError, StoreErrorKind};
 use sqlx::PgConnection;
 
 use super::flush::PgFlush;
 use super::listen::notify;
 use super::session::{BATCH_TIMEOUT, within};
 use super::work::Answer;
-use crate::batch::{Step, Write};
+use crate::batch::Step;
 use crate::error::Shared;
 
 /// A batch that is committed.
@@ -23,19 +23,37 @@ pub(super) struct Done {
 impl PgFlush {
     /// Tells the callers, and then those who wait.
     pub(super) async fn deliver(&self, steps: Vec<Step>, done: Done) {
-        let mut abandons = Vec::new();
-        for (step, reply) in steps.into_iter().zip(done.answers) {
-            let reply = reply.unwrap_or_else(|| Answer::Failed(contended(&step)));
-            abandons.extend(answer(step, reply));
-        }
-        self.wake(&done.settled, &done.waited, done.conn).await;
-        if abandons.is_empty() {
+        let unheard = self.answer(steps, done).await;
+        if unheard.is_empty() {
             return;
         }
-        match self.carry_out(&abandons).await {
-            Ok(done) => self.wake(&done.settled, &done.waited, done.conn).await,
-            Err(error) => tracing::warn!(%error, claims = abandons.len(), "give back claims whose callers have gone"),
+        match self.carry_out(&unheard).await {
+            Ok(done) => {
+                let left = self.answer(unheard, done).await;
+                self.again.queue(left);
+            }
+            Err(error) => self.fail(unheard, error),
         }
+    }
+
+    /// Tells every caller of a batch why it failed.
+    pub(super) fn fail(&self, steps: Vec<Step>, error: sqlx::Error) {
+        let error = Shared::new(error);
+        let failed = steps.into_iter().filter_map(|step| {
+            let told = error.told(step.attempted());
+            step.fail(told)
+        });
+        self.again.queue(failed.collect());
+    }
+
+    /// Returns what gives back the claims that nobody heard of.
+    async fn answer(&self, steps: Vec<Step>, done: Done) -> Vec<Step> {
+        let mut unheard = Vec::new();
+        for (step, answer) in steps.into_iter().zip(done.answers) {
+            unheard.extend(tell(step, answer));
+        }
+        self.wake(&done.settled, &done.waited, done.conn).await;
+        unheard
     }
 
     async fn wake(&self, settled: &[CallId], waited: &[CallId], mut conn: PgConnection) {
@@ -53,48 +71,19 @@ impl PgFlush {
     }
 }
 
-/// Tells every caller of a batch why it failed.
-pub(super) fn fail(steps: Vec<Step>, error: sqlx::Error) {
-    let error = Shared::new(error);
-    for step in steps {
-        let failure = error.told(attempted(&step));
-        answer(step, Answer::Failed(failure));
-    }
-}
-
-/// Tells the caller. Returns what gives back a claim whose caller has gone: nobody acted on it, so it did not happen.
-fn answer(step: Step, answer: Answer) -> Option<Step> {
-    match (step, answer) {
-        (Step::Begin { reply, .. }, Answer::Failed(error)) => drop(reply.send(Err(error))),
-        (Step::Peek { reply, .. }, Answer::Failed(error)) => drop(reply.send(Err(error))),
-        (Step::Write { reply, .. }, Answer::Failed(error)) => drop(reply.send(Err(error))),
-        (Step::Peek { reply, .. }, Answer::Peeked(verdict)) => drop(reply.send(Ok(verdict))),
-        (Step::Write { reply, .. }, Answer::Fenced(fenced)) => drop(reply.send(Ok(fenced))),
-        (Step::Begin { reply, turn, .. }, Answer::Begun(verdict)) => {
-            if let Err(Ok(Verdict::Run(claim))) = reply.send(Ok(verdict)) {
-                return Some(Step::give_back(claim, Some(turn)));
-            }
+fn tell(step: Step, answer: Option<Answer>) -> Option<Step> {
+    match answer {
+        Some(Answer::Begun(verdict)) => return step.begun(verdict),
+        Some(Answer::Peeked(verdict)) => step.peeked(verdict),
+        Some(Answer::Fenced(fenced)) => step.written(fenced),
+        Some(Answer::Failed(error)) => {
+            let told = error.told(step.attempted());
+            return step.fail(told);
         }
-        (step, answer) => unreachable!("the answer to {step:?} is {answer:?}"),
+        None => {
+            let context = format!("{}: others kept changing the record", step.attempted());
+            return step.fail(StoreError::new(StoreErrorKind::Unavailable, context));
+        }
     }
     None
-}
-
-/// What a step attempted, for its error.
-fn attempted(step: &Step) -> &'static str {
-    match step {
-        Step::Begin { .. } => "begin record",
-        Step::Peek { .. } => "peek at record",
-        Step::Write { write, .. } => match write {
-            Write::Renew { .. } => "renew claim",
-            Write::Complete { .. } => "complete record",
-            Write::Abandon { .. } => "abandon claim",
-            Write::Lose { .. } => "lose claim",
-        },
-    }
-}
-
-fn contended(step: &Step) -> StoreError {
-    let context = format!("{}: others kept changing the record", attempted(step));
-    StoreError::new(StoreErrorKind::Unavailable, context)
 }

@@ -10,13 +10,13 @@ use sqlx::PgConnection;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::deliver::{Done, fail};
+use super::deliver::Done;
 use super::failure::{is_lock_timeout, is_worth_repeating, may_be_one_steps_fault};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
 use super::sql::Sql;
 use super::work::Work;
 use super::{group, settle};
-use crate::batch::{Flush, Step, Write};
+use crate::batch::{Again, Flush, Step, Write};
 
 /// The most outcome bytes in one statement; beyond that a batch is split. One larger outcome goes alone.
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -39,12 +39,13 @@ pub(super) struct PgFlush {
     pub(super) sql: Arc<Sql>,
     pub(super) wakeups: Wakeups,
     pub(super) channel: Arc<str>,
+    pub(super) again: Again,
     held: Arc<Semaphore>,
 }
 
 impl Flush for PgFlush {
     async fn flush(&self, mut steps: Vec<Step>) {
-        steps.retain(|step| !is_pointless(step));
+        steps.retain(|step| !step.is_pointless());
         while !steps.is_empty() {
             let rest = steps.split_off(fitting(&steps));
             self.flush_fitting(steps).await;
@@ -54,13 +55,20 @@ impl Flush for PgFlush {
 }
 
 impl PgFlush {
-    pub(super) fn new(sessions: Arc<Sessions>, sql: Arc<Sql>, wakeups: Wakeups, channel: Arc<str>) -> Self {
+    pub(super) fn new(
+        sessions: Arc<Sessions>,
+        sql: Arc<Sql>,
+        wakeups: Wakeups,
+        channel: Arc<str>,
+        again: Again,
+    ) -> Self {
         let held = Arc::new(Semaphore::new(HELD_MAX));
         Self {
             sessions,
             sql,
             wakeups,
             channel,
+            again,
             held,
         }
     }
@@ -69,7 +77,7 @@ impl PgFlush {
         match self.carry_out(&steps).await {
             Ok(done) => self.deliver(steps, done).await,
             Err(error) if may_be_one_steps_fault(&error) => self.isolate(steps).await,
-            Err(error) => fail(steps, error),
+            Err(error) => self.fail(steps, error),
         }
     }
 
@@ -84,7 +92,7 @@ impl PgFlush {
                 Ok(done) => self.deliver(steps, done).await,
                 Err(error) if is_lock_timeout(&error) => self.wait_aside(steps, error),
                 Err(error) if may_be_one_steps_fault(&error) => self.isolate_each(steps).await,
-                Err(error) => fail(steps, error),
+                Err(error) => self.fail(steps, error),
             }
         }
     }
@@ -93,7 +101,7 @@ impl PgFlush {
         for step in steps {
             match self.carry_out(std::slice::from_ref(&step)).await {
                 Ok(done) => self.deliver(vec![step], done).await,
-                Err(error) => fail(vec![step], error),
+                Err(error) => self.fail(vec![step], error),
             }
         }
     }
@@ -101,7 +109,7 @@ impl PgFlush {
     /// Waits for a held record beside the queue, so that the next batch need not.
     fn wait_aside(&self, steps: Vec<Step>, error: sqlx::Error) {
         let Ok(place) = Arc::clone(&self.held).try_acquire_owned() else {
-            return fail(steps, error);
+            return self.fail(steps, error);
         };
         let flush = self.clone();
         tokio::spawn(async move {
@@ -116,7 +124,7 @@ impl PgFlush {
             match self.carry_out(&steps).await {
                 Ok(done) => return self.deliver(steps, done).await,
                 Err(error) if is_lock_timeout(&error) && Instant::now() < deadline => {}
-                Err(error) => return fail(steps, error),
+                Err(error) => return self.fail(steps, error),
             }
         }
     }
@@ -161,15 +169,6 @@ impl PgFlush {
             waited: work.waited,
             conn,
         })
-    }
-}
-
-/// Whether nobody is left to hear what a step would find out. A write is carried out all the same.
-fn is_pointless(step: &Step) -> bool {
-    match step {
-        Step::Begin { reply, .. } => reply.is_closed(),
-        Step::Peek { reply, .. } => reply.is_closed(),
-        Step::Write { .. } => false,
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::store::record::{self, Change};
-use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError};
+use exactly::{Call, CallId, Claim, Fenced, Keep};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{PgConnection, Row as _};
 
@@ -17,7 +17,7 @@ use super::row::{PgTime, StoredRecord, millis_code, on_lost_code};
 use super::sql::{PgQuery, Sql};
 use super::work::{Answer, Work};
 use crate::batch::{Step, Write};
-use crate::error::failed;
+use crate::error::Shared;
 
 /// What of a batch fits into the statement. The number is the step's place in the batch.
 #[derive(Default)]
@@ -37,7 +37,7 @@ struct Begin<'s> {
 }
 
 /// What a batch's steps found in the table.
-type Found = HashMap<usize, Result<StoredRecord, StoreError>>;
+type Found = HashMap<usize, Result<StoredRecord, Shared>>;
 
 /// Carries out what fits, and leaves the rest unanswered.
 pub(super) async fn run(conn: &mut PgConnection, sql: &Sql, work: &mut Work<'_>) -> Result<(), sqlx::Error> {
@@ -106,7 +106,7 @@ impl<'s> Group<'s> {
                 } => {
                     group.completions.push((index, claim, outcome, *keep));
                 }
-                Step::Write { .. } => {}
+                Step::Write { .. } | Step::GiveBack { .. } => {}
             }
             first.insert(step.id(), (index, begin));
         }
@@ -128,7 +128,7 @@ impl<'s> Group<'s> {
         for row in &rows {
             now = Timestamp::from(row.try_get::<PgTime, _>(1)?);
             let (index, _) = *nth(&self.looks, row.try_get(0)?)?;
-            found.insert(index, StoredRecord::read(row, 2).map_err(failed("read record")));
+            found.insert(index, StoredRecord::read(row, 2).map_err(Shared::new));
         }
         let looks = self.looks.iter().map(|(index, _)| (*index, *index));
         for (index, looked) in looks.chain(self.repeats.iter().copied()) {
@@ -180,7 +180,7 @@ impl<'s> Group<'s> {
             if work.answers[index].is_some() {
                 continue;
             }
-            let stored = StoredRecord::read(row, 5).map_err(failed("read record"));
+            let stored = StoredRecord::read(row, 5).map_err(Shared::new);
             if let Ok(stored) = &stored {
                 work.answer_unchanged(index, Some(&stored.record), stored.waited, now);
             }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use exactly::clock::Timestamp;
 use exactly::store::record::{Change, Record, State};
-use exactly::{CallId, StoreError, Verdict};
+use exactly::{CallId, Verdict};
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use super::group::bind_begins;
 use super::row::{PgTime, STATE_DONE, STATE_IN_FLIGHT, StoredRecord, attempt_code, millis_code, on_lost_code};
 use super::sql::Sql;
-use super::work::{Answer, Work, begun, settles, transition};
-use crate::error::failed;
+use super::work::{Answer, Work, begun, transition};
+use crate::error::Shared;
 
 /// One locked row and what becomes of it.
-struct Slot {
+struct Locked {
     now: Timestamp,
     record: Option<Record>,
     waited: bool,
@@ -45,11 +45,11 @@ async fn run_once(
 ) -> Result<(), sqlx::Error> {
     let mut tx = conn.begin().await?;
     insert_begun(&mut tx, sql, work, &steps).await?;
-    let mut slots = lock(&mut tx, sql, work, &steps).await?;
+    let mut locked = lock(&mut tx, sql, work, &steps).await?;
     for index in steps {
-        decide(work, index, &mut slots);
+        decide(work, index, &mut locked);
     }
-    write(&mut tx, sql, &slots).await?;
+    write(&mut tx, sql, &locked).await?;
     tx.commit().await
 }
 
@@ -74,7 +74,7 @@ async fn lock(
     sql: &Sql,
     work: &Work<'_>,
     steps: &[usize],
-) -> Result<BTreeMap<CallId, Result<Slot, StoreError>>, sqlx::Error> {
+) -> Result<BTreeMap<CallId, Result<Locked, Shared>>, sqlx::Error> {
     let mut ids: Vec<_> = steps.iter().map(|&index| work.steps[index].id()).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -84,33 +84,34 @@ async fn lock(
         .bind(ids.iter().map(|id| id.as_bytes()).bind_iter())
         .fetch_all(tx)
         .await?;
-    let mut slots = BTreeMap::new();
+    let mut locked = BTreeMap::new();
     for row in &rows {
         let now = row.try_get::<PgTime, _>(0)?.into();
-        let slot = StoredRecord::read(row, 2)
-            .map(|stored| Slot {
+        let id = CallId::from_bytes(row.try_get(1)?);
+        let record = StoredRecord::read(row, 2)
+            .map(|stored| Locked {
                 now,
                 record: Some(stored.record),
                 waited: stored.waited,
                 changed: false,
             })
-            .map_err(failed("read record"));
-        slots.insert(CallId::from_bytes(row.try_get(1)?), slot);
+            .map_err(Shared::new);
+        locked.insert(id, record);
     }
-    Ok(slots)
+    Ok(locked)
 }
 
-fn decide(work: &mut Work<'_>, index: usize, slots: &mut BTreeMap<CallId, Result<Slot, StoreError>>) {
+fn decide(work: &mut Work<'_>, index: usize, locked: &mut BTreeMap<CallId, Result<Locked, Shared>>) {
     let step = &work.steps[index];
-    let answer = match slots.get_mut(step.id()) {
+    let answer = match locked.get_mut(step.id()) {
         // There was a row when we began, and it was deleted before we could lock it: begin again.
         None if begun(step).is_some() => return,
         // A look, or a write to a record that is gone: the clock decides nothing about it.
         None => transition(step, None, Timestamp::from_millis(0)).1,
-        Some(Ok(slot)) => {
-            let waited = slot.waited;
-            let answer = slot.step(transition(step, slot.record.as_ref(), slot.now));
-            if settles(step) {
+        Some(Ok(row)) => {
+            let waited = row.waited;
+            let answer = row.step(transition(step, row.record.as_ref(), row.now));
+            if step.settles() {
                 work.settled.push(*step.id());
                 if waited {
                     work.waited.push(*step.id());
@@ -118,12 +119,12 @@ fn decide(work: &mut Work<'_>, index: usize, slots: &mut BTreeMap<CallId, Result
             }
             answer
         }
-        Some(Err(error)) => Answer::Failed(StoreError::new(error.kind(), error.to_string())),
+        Some(Err(error)) => Answer::Failed(error.clone()),
     };
     work.answers[index] = Some(answer);
 }
 
-impl Slot {
+impl Locked {
     fn step(&mut self, (change, answer): (Change, Answer)) -> Answer {
         match change {
             Change::Keep => {}
@@ -147,21 +148,21 @@ impl Slot {
 async fn write(
     tx: &mut PgConnection,
     sql: &Sql,
-    slots: &BTreeMap<CallId, Result<Slot, StoreError>>,
+    locked: &BTreeMap<CallId, Result<Locked, Shared>>,
 ) -> Result<(), sqlx::Error> {
     let changed = || {
-        slots
+        locked
             .iter()
-            .filter_map(|(id, slot)| Some((id, slot.as_ref().ok()?)))
+            .filter_map(|(id, row)| Some((id, row.as_ref().ok()?)))
             .filter(|(_, s)| s.changed)
     };
     if changed().next().is_none() {
         return Ok(());
     }
     let gone = changed()
-        .filter(|(_, slot)| slot.record.is_none())
+        .filter(|(_, row)| row.record.is_none())
         .map(|(id, _)| id.as_bytes());
-    let put = || changed().filter_map(|(id, slot)| Some((id, slot, slot.record.as_ref()?)));
+    let put = || changed().filter_map(|(id, row)| Some((id, row, row.record.as_ref()?)));
     let columns = || put().map(|(_, _, record)| Columns::of(&record.state));
     sql.write
         .query()
@@ -176,8 +177,8 @@ async fn write(
         .bind(columns().map(|columns| columns.on_lost).bind_iter())
         .bind(columns().map(|columns| columns.outcome).bind_iter())
         .bind(columns().map(|columns| columns.expires_at).bind_iter())
-        .bind(put().map(|(_, slot, _)| slot.waited).bind_iter())
-        .bind(put().map(|(_, slot, _)| PgTime::from(slot.now)).bind_iter())
+        .bind(put().map(|(_, row, _)| row.waited).bind_iter())
+        .bind(put().map(|(_, row, _)| PgTime::from(row.now)).bind_iter())
         .execute(tx)
         .await?;
     Ok(())

@@ -1,10 +1,11 @@
 //! A batch on its way through the database.
 
-use exactly::store::record::{self, Change, Record};
-use exactly::{Call, CallId, Fenced, StoreError, Verdict};
-
-use crate::batch::{Step, Write};
 use exactly::clock::Timestamp;
+use exactly::store::record::{self, Change, Record};
+use exactly::{Call, CallId, Fenced, Verdict};
+
+use crate::batch::Step;
+use crate::error::Shared;
 
 /// What a step's caller will be told.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub(super) enum Answer {
     Peeked(Option<Verdict>),
     Fenced(Fenced),
     /// Only this step failed.
-    Failed(StoreError),
+    Failed(Shared),
 }
 
 /// Steps, their answers as far as they are known, and who has to be woken for them.
@@ -56,7 +57,7 @@ impl<'s> Work<'s> {
             Step::Peek { call, .. } => {
                 self.answers[index] = Some(Answer::Peeked(record::peek(found, call, now)));
             }
-            Step::Write { .. } => {}
+            Step::Write { .. } | Step::GiveBack { .. } => {}
         }
     }
 
@@ -85,13 +86,8 @@ pub(super) fn transition(step: &Step, found: Option<&Record>, now: Timestamp) ->
             (change, Answer::Begun(verdict))
         }
         Step::Peek { call, .. } => (Change::Keep, Answer::Peeked(record::peek(found, call, now))),
-        Step::Write { write, .. } => {
-            let (change, fenced) = match write {
-                Write::Renew { claim, lease } => record::renew(found, claim, *lease, now),
-                Write::Complete { claim, outcome, keep } => record::complete(found, claim, outcome, *keep, now),
-                Write::Abandon { claim } => record::abandon(found, claim),
-                Write::Lose { claim } => record::lose(found, claim, now),
-            };
+        Step::Write { write, .. } | Step::GiveBack { abandon: write, .. } => {
+            let (change, fenced) = write.transition(found, now);
             (change, Answer::Fenced(fenced))
         }
     }
@@ -101,17 +97,6 @@ pub(super) fn transition(step: &Step, found: Option<&Record>, now: Timestamp) ->
 pub(super) fn begun(step: &Step) -> Option<&Call> {
     match step {
         Step::Begin { call, .. } => Some(call),
-        Step::Peek { .. } | Step::Write { .. } => None,
+        Step::Peek { .. } | Step::Write { .. } | Step::GiveBack { .. } => None,
     }
-}
-
-/// Whether those who wait for the record may go on after this step.
-pub(super) fn settles(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::Write {
-            write: Write::Complete { .. } | Write::Abandon { .. } | Write::Lose { .. },
-            ..
-        }
-    )
 }

@@ -178,10 +178,11 @@ impl SqliteStoreBuilder {
             overrides: self.overrides,
             batches: AtomicU64::new(0),
         });
-        let flusher = Flusher::new(Arc::clone(&database), self.batch_max);
+        let flusher = |again| Flusher::new(Arc::clone(&database), self.batch_max, again);
         let beat = tokio::spawn(beat(Arc::downgrade(&database)));
+        let batcher = Batcher::start(flusher, 1, self.batch_max);
         Ok(SqliteStore {
-            batcher: Batcher::start(flusher, 1, self.batch_max),
+            batcher,
             database,
             _beat: Arc::new(Beat(beat.abort_handle())),
         })

@@ -127,7 +127,7 @@ impl Entry {
         match step {
             Step::Begin { call, .. } => Answer::Begin(self.begin(call, now)),
             Step::Peek { call, .. } => Answer::Peek(record::peek(self.record.as_ref(), call, now)),
-            Step::Write { write, .. } => Answer::Write(self.write(write, now)),
+            Step::Write { write, .. } | Step::GiveBack { abandon: write, .. } => Answer::Write(self.write(write, now)),
         }
     }
 
@@ -149,13 +149,7 @@ impl Entry {
     }
 
     pub(super) fn write(&mut self, write: &Write, now: Timestamp) -> Fenced {
-        let record = self.record.as_ref();
-        let (change, fenced) = match write {
-            Write::Renew { claim, lease } => record::renew(record, claim, *lease, now),
-            Write::Complete { claim, outcome, keep } => record::complete(record, claim, outcome, *keep, now),
-            Write::Abandon { claim } => record::abandon(record, claim),
-            Write::Lose { claim } => record::lose(record, claim, now),
-        };
+        let (change, fenced) = write.transition(self.record.as_ref(), now);
         self.apply(change);
         fenced
     }

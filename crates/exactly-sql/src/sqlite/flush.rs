@@ -4,18 +4,17 @@
 //! conflicts, calls in flight. Only what is left needs the write lock and a commit. So a replay waits for no writer, and a
 //! thousand of them cost no `fsync`.
 
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use exactly::{Claim, StoreError, StoreErrorKind, Verdict};
+use exactly::{StoreError, StoreErrorKind};
 
 use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, recover};
 use super::decide::{Answer, Decided, decide};
-use crate::batch::{Flush, Step, Write};
+use crate::batch::{Again, Flush, Step};
 use crate::error::{Shared, kind};
 
 /// The most steps that wait for this process's turn to write; what comes on top is refused, which bounds memory.
@@ -31,6 +30,7 @@ pub(super) struct Flusher {
     database: Arc<Database>,
     batch_max: usize,
     waiting: Arc<StdMutex<Waiting>>,
+    again: Again,
 }
 
 /// Steps that need the write lock while somebody else holds it.
@@ -42,11 +42,12 @@ struct Waiting {
 }
 
 impl Flusher {
-    pub(super) fn new(database: Arc<Database>, batch_max: usize) -> Self {
+    pub(super) fn new(database: Arc<Database>, batch_max: usize, again: Again) -> Self {
         Self {
             database,
             batch_max,
             waiting: Arc::default(),
+            again,
         }
     }
 
@@ -55,8 +56,10 @@ impl Flusher {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.steps.len() + steps.len() > WAITING_MAX {
             drop(waiting);
-            let context = "wait for the write lock: too many callers wait already";
-            return fail(steps, || StoreError::new(StoreErrorKind::Unavailable, context));
+            return fail(steps, &self.again, |attempted| {
+                let context = format!("{attempted}: too many callers wait for the write lock already");
+                StoreError::new(StoreErrorKind::Unavailable, context)
+            });
         }
         waiting.steps.extend(steps);
         if !std::mem::replace(&mut waiting.attended, true) {
@@ -64,6 +67,7 @@ impl Flusher {
                 Arc::clone(&self.database),
                 Arc::clone(&self.waiting),
                 self.batch_max,
+                self.again.clone(),
             ));
         }
     }
@@ -80,9 +84,10 @@ impl Flush for Flusher {
             && !reads_only
             && let Some(mut turn) = turn.await
         {
-            self.database.carry_out(&mut turn, steps, Lock::WhenNeeded).await
+            let lock = Lock::WhenNeeded;
+            self.database.carry_out(&mut turn, steps, lock, &self.again).await
         } else {
-            self.database.answer_by_reading(steps).await
+            self.database.answer_by_reading(steps, &self.again).await
         };
         if !left.is_empty() {
             self.wait_for_turn(left);
@@ -91,7 +96,7 @@ impl Flush for Flusher {
 }
 
 /// Carries out waiting steps until there are none.
-async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_max: usize) {
+async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_max: usize, again: Again) {
     loop {
         let turn = timeout(TURN_WAIT_MAX, database.turn.lock()).await;
         let mut steps = {
@@ -103,40 +108,36 @@ async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_
             std::mem::take(&mut waiting.steps)
         };
         let Ok(mut turn) = turn else {
-            let context = format!(
-                "wait for the write lock: a transaction held it for {} s",
-                TURN_WAIT_MAX.as_secs()
-            );
-            fail(steps, || StoreError::new(StoreErrorKind::Unavailable, &*context));
+            fail(steps, &again, |attempted| {
+                let waited = TURN_WAIT_MAX.as_secs();
+                let context = format!("{attempted}: a transaction held the write lock for {waited} s");
+                StoreError::new(StoreErrorKind::Unavailable, context)
+            });
             continue;
         };
         while !steps.is_empty() {
             let later = steps.split_off(steps.len().min(batch_max));
             let batch = std::mem::replace(&mut steps, later);
-            database.carry_out(&mut turn, batch, Lock::AtOnce).await;
+            database.carry_out(&mut turn, batch, Lock::AtOnce, &again).await;
         }
     }
 }
 
 impl Database {
     /// Carries out a batch. Returns the steps that found the lock taken and have to wait for it, unless they just did.
-    async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>, lock: Lock) -> Vec<Step> {
+    async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
         self.batches.fetch_add(1, Ordering::Relaxed);
-        let mut settled = self.settle(slot, steps, lock).await;
+        let mut settled = self.settle(slot, steps, lock, again).await;
         let busy = std::mem::take(&mut settled.busy);
-        // Nobody can have acted on a claim that nobody heard of.
         while !settled.unheard.is_empty() {
-            // No turn is needed: there is one flusher, and no later begin overtakes this.
-            let abandon = |claim| Step::give_back(claim, None);
-            let steps = settled.unheard.into_iter().map(abandon).collect();
-            settled = self.settle(slot, steps, Lock::AtOnce).await;
+            settled = self.settle(slot, settled.unheard, Lock::AtOnce, again).await;
         }
         busy
     }
 
     /// Answers what rests on no change, and returns the rest.
-    async fn answer_by_reading(&self, mut steps: Vec<Step>) -> Vec<Step> {
-        steps.retain(|step| !is_forgotten(step));
+    async fn answer_by_reading(&self, mut steps: Vec<Step>, again: &Again) -> Vec<Step> {
+        steps.retain(|step| !step.is_pointless());
         if self.in_memory || steps.is_empty() {
             return steps;
         }
@@ -154,12 +155,12 @@ impl Database {
         if exec(&mut connection, "rollback").await.is_ok() {
             slot.put_back(connection);
         }
-        answer_settled(steps, answers).0
+        answer_settled(steps, answers, again).0
     }
 
     /// Commits a batch.
-    async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock) -> Settled {
-        steps.retain(|step| !is_forgotten(step));
+    async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock, again: &Again) -> Settled {
+        steps.retain(|step| !step.is_pointless());
         if steps.is_empty() {
             return Settled::default();
         }
@@ -167,15 +168,15 @@ impl Database {
             Ok(connection) => connection,
             Err(error) => {
                 let error = Arc::new(error);
-                let told = || StoreError::new(error.kind(), "reach the database").with_source(Arc::clone(&error));
-                fail(steps, told);
+                let told = |attempted| StoreError::new(error.kind(), attempted).with_source(Arc::clone(&error));
+                fail(steps, again, told);
                 return Settled::default();
             }
         };
-        let error = match self.commit(&mut connection, &mut steps, lock).await {
+        let error = match self.commit(&mut connection, &mut steps, lock, again).await {
             Ok(answers) => {
                 slot.put_back(connection);
-                return self.answer_committed(steps, answers);
+                return self.answer_committed(steps, answers, again);
             }
             Err(error) => error,
         };
@@ -187,17 +188,17 @@ impl Database {
             };
         }
         if steps.len() > 1 && can_be_one_steps_fault(&error) {
-            return self.settle_one_by_one(slot, steps).await;
+            return self.settle_one_by_one(slot, steps, again).await;
         }
         let error = Shared::new(error);
-        fail(steps, || error.told("write a batch of records"));
+        fail(steps, again, |attempted| error.told(attempted));
         Settled::default()
     }
 
-    async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>) -> Settled {
+    async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>, again: &Again) -> Settled {
         let mut all = Settled::default();
         for step in steps {
-            let settled = Box::pin(self.settle(slot, vec![step], Lock::AtOnce)).await;
+            let settled = Box::pin(self.settle(slot, vec![step], Lock::AtOnce, again)).await;
             all.unheard.extend(settled.unheard);
         }
         all
@@ -210,11 +211,12 @@ impl Database {
         connection: &mut sqlx::SqliteConnection,
         steps: &mut Vec<Step>,
         lock: Lock,
+        again: &Again,
     ) -> Result<Vec<Decided>, sqlx::Error> {
         let loaded = self.load(connection, steps, lock).await?;
         let (clock, now) = (loaded.clock, loaded.now);
         let mut plan = decide(steps, loaded.rows, now);
-        let (left, answers) = answer_settled(std::mem::take(steps), std::mem::take(&mut plan.answers));
+        let (left, answers) = answer_settled(std::mem::take(steps), std::mem::take(&mut plan.answers), again);
         *steps = left;
         if steps.is_empty() {
             exec(connection, "rollback").await?;
@@ -224,27 +226,14 @@ impl Database {
         Ok(answers)
     }
 
-    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>) -> Settled {
+    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>, again: &Again) -> Settled {
         let mut unheard = Vec::new();
-        let mut heard = HashSet::new();
         for (step, decided) in steps.into_iter().zip(answers) {
-            if let Step::Write {
-                write: Write::Complete { claim, .. } | Write::Abandon { claim } | Write::Lose { claim },
-                ..
-            } = &step
-            {
-                self.wakeups.wake(&claim.id);
+            if step.settles() {
+                self.wakeups.wake(step.id());
             }
-            match answer(step, decided.answer) {
-                Delivery::Heard(token) => {
-                    heard.insert(token);
-                }
-                Delivery::Unheard(claim) => unheard.push(claim),
-                Delivery::NoClaim => {}
-            }
+            unheard.extend(answer(step, decided.answer, again));
         }
-        // The same call begun twice at once has one claim: whoever heard of it may act on it.
-        unheard.retain(|claim| !heard.contains(&claim.token));
         Settled {
             busy: Vec::new(),
             unheard,
@@ -257,72 +246,43 @@ impl Database {
 struct Settled {
     /// Steps without an answer, because somebody else holds the lock.
     busy: Vec<Step>,
-    /// Claims that were granted to callers who have gone.
-    unheard: Vec<Claim>,
-}
-
-/// What became of a claim that was granted.
-enum Delivery {
-    NoClaim,
-    Heard(exactly::Token),
-    Unheard(Claim),
+    /// What gives back claims that were granted to callers who have gone.
+    unheard: Vec<Step>,
 }
 
 /// Gives every answer that rests on no change, and returns the steps that are left with theirs.
-fn answer_settled(steps: Vec<Step>, answers: Vec<Decided>) -> (Vec<Step>, Vec<Decided>) {
+fn answer_settled(steps: Vec<Step>, answers: Vec<Decided>, again: &Again) -> (Vec<Step>, Vec<Decided>) {
     let mut left = (Vec::new(), Vec::new());
     for (step, decided) in steps.into_iter().zip(answers) {
         if decided.waits {
             left.0.push(step);
             left.1.push(decided);
-        } else {
-            answer(step, decided.answer);
+        } else if let Some(unheard) = answer(step, decided.answer, again) {
+            // A claim of an earlier batch, found by its token.
+            again.queue(vec![unheard]);
         }
     }
     left
 }
 
-fn answer(step: Step, answer: Result<Answer, Shared>) -> Delivery {
-    match (step, answer) {
-        (Step::Begin { reply, .. }, Ok(Answer::Begin(Verdict::Run(claim)))) => {
-            let token = claim.token;
-            match reply.send(Ok(Verdict::Run(claim))) {
-                Err(Ok(Verdict::Run(claim))) => return Delivery::Unheard(claim),
-                _ => return Delivery::Heard(token),
-            }
-        }
-        // Whoever no longer listens to any other answer misses nothing.
-        (Step::Begin { reply, .. }, Ok(Answer::Begin(verdict))) => drop(reply.send(Ok(verdict))),
-        (Step::Peek { reply, .. }, Ok(Answer::Peek(verdict))) => drop(reply.send(Ok(verdict))),
-        (Step::Write { reply, .. }, Ok(Answer::Write(fenced))) => drop(reply.send(Ok(fenced))),
-        (step, Err(error)) => refuse(step, error.told("read a record")),
-        (step, Ok(_)) => unreachable!("{step:?} was answered in kind"),
+/// Tells the caller. Returns what gives back a claim that nobody heard of.
+fn answer(step: Step, answer: Result<Answer, Shared>, again: &Again) -> Option<Step> {
+    match answer {
+        Ok(Answer::Begin(verdict)) => return step.begun(verdict),
+        Ok(Answer::Peek(verdict)) => step.peeked(verdict),
+        Ok(Answer::Write(fenced)) => step.written(fenced),
+        Err(error) => fail(vec![step], again, |attempted| error.told(attempted)),
     }
-    Delivery::NoClaim
+    None
 }
 
-fn fail(steps: Vec<Step>, mut error: impl FnMut() -> StoreError) {
-    for step in steps {
-        refuse(step, error());
-    }
-}
-
-fn refuse(step: Step, error: StoreError) {
-    match step {
-        Step::Begin { reply, .. } => drop(reply.send(Err(error))),
-        Step::Peek { reply, .. } => drop(reply.send(Err(error))),
-        Step::Write { reply, .. } => drop(reply.send(Err(error))),
-    }
-}
-
-/// Whether the caller has gone and nothing is lost by doing nothing. A write is carried out all the same: what its caller
-/// found out is true even if nobody listens to the answer.
-fn is_forgotten(step: &Step) -> bool {
-    match step {
-        Step::Begin { reply, .. } => reply.is_closed(),
-        Step::Peek { reply, .. } => reply.is_closed(),
-        Step::Write { .. } => false,
-    }
+/// Tells every caller why what it attempted failed.
+fn fail(steps: Vec<Step>, again: &Again, mut error: impl FnMut(&'static str) -> StoreError) {
+    let failed = steps.into_iter().filter_map(|step| {
+        let error = error(step.attempted());
+        step.fail(error)
+    });
+    again.queue(failed.collect());
 }
 
 /// Whether the error may be about one of a batch's steps, such as an outcome that is too large, and not about all.

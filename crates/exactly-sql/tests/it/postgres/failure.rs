@@ -258,3 +258,45 @@ async fn a_key_held_by_a_transaction_holds_up_no_other() {
     store.rollback(tx).await.unwrap();
     let _claim = run(&store, &call("kept")).await;
 }
+
+/// A begin that the server carries out after everybody has given up on it: the caller, and the batch.
+#[tokio::test]
+async fn a_claim_that_comes_true_after_its_caller_has_gone_is_given_back() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    let schema = &place.schema;
+    // A commit that takes longer than a batch may.
+    let sql = format!(
+        "create table {schema}.naps ();
+         create function {schema}.nap() returns trigger language plpgsql as $$ begin
+             perform pg_sleep(6.5);
+             insert into {schema}.naps default values;
+             return null;
+         end $$;
+         create constraint trigger nap after insert on {schema}.calls deferrable initially deferred
+             for each row execute function {schema}.nap()"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(&place.pool)
+        .await
+        .unwrap();
+    let slow = call("slow");
+    assert!(timeout(Duration::from_millis(500), store.begin(&slow)).await.is_err());
+    let came_true = async {
+        while place.run(&format!("select from {schema}.naps")).await == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, came_true).await.expect("the claim never came true");
+    let given_back = async {
+        while store.get(slow.id()).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // Well before its lease ends.
+    timeout(Duration::from_secs(10), given_back)
+        .await
+        .expect("the claim is never given back");
+    place.run("drop trigger nap on {table}").await;
+    let _claim = run(&store, &call("slow")).await;
+}

@@ -141,6 +141,39 @@ async fn a_claim_that_nobody_heard_of_is_given_back() {
 }
 
 #[tokio::test]
+async fn a_claim_that_cannot_be_given_back_at_once_is_given_back_later() {
+    let place = Place::new();
+    let store = place.open().await;
+    let trigger = "create trigger keep before delete on exactly_calls begin select raise(abort, 'not yet'); end";
+    super::run(&mut place.stranger().await, trigger).await;
+    let mut unheard = None;
+    for yields in 0..100 {
+        let gone = call(&format!("gone {yields}"));
+        let mut begin = store.begin(&gone);
+        assert!(futures_poll(begin.as_mut()).await.is_none());
+        for _ in 0..yields {
+            tokio::task::yield_now().await;
+        }
+        drop(begin);
+        let _ = begun(&store, &format!("later {yields}")).await;
+        if store.get(gone.id()).await.unwrap().is_some() {
+            unheard = Some(gone);
+            break;
+        }
+    }
+    let unheard = unheard.expect("every begin was heard or never made");
+    super::run(&mut place.stranger().await, "drop trigger keep").await;
+    let given_back = async {
+        while store.get(unheard.id()).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), given_back)
+        .await
+        .expect("the claim is never given back");
+}
+
+#[tokio::test]
 async fn a_write_is_carried_out_although_its_caller_has_gone() {
     let place = Place::new();
     let store = place.open().await;
