@@ -11,15 +11,15 @@ mod name;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
-pub mod sqlite;
+mod sqlite;
 #[cfg(feature = "axum")]
 mod tx;
 
 pub use name::{InvalidName, Name};
 #[cfg(feature = "postgres")]
-pub use postgres::{PgStore, PgStoreBuilder, PgTransaction, migrations_sql};
+pub use postgres::{PgStore, PgStoreBuilder, PgTransaction};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteStore, SqliteStoreBuilder};
+pub use sqlite::{SqliteStore, SqliteStoreBuilder, SqliteTransaction};
 #[cfg(all(feature = "axum", feature = "postgres"))]
 pub use tx::PgTx;
 #[cfg(all(feature = "axum", feature = "sqlite"))]

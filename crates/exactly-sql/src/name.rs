@@ -7,6 +7,14 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
+use exactly::{StoreError, StoreErrorKind};
+
+/// Remembers the version of each table next to it.
+pub(crate) const VERSIONS: &str = "exactly_versions";
+
+/// SQLite's clock.
+pub(crate) const CLOCK: &str = "exactly_clock";
+
 /// A table or schema name: `[a-z_][a-z0-9_]{0,62}`. No capitals, whose meaning depends on quotes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Name(Box<str>);
@@ -39,6 +47,27 @@ impl Name {
     /// The name itself.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name as statements have it.
+    pub(crate) fn quoted(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+
+    /// The name that was given for `option`.
+    pub(crate) fn option(option: &str, text: String) -> Result<Self, StoreError> {
+        Self::new(text).map_err(|error| {
+            StoreError::new(StoreErrorKind::Refused, format!("read the {option} option")).with_source(error)
+        })
+    }
+
+    /// The table that was given, unless the store keeps something else under that name.
+    pub(crate) fn table(text: String) -> Result<Self, StoreError> {
+        if [VERSIONS, CLOCK].contains(&text.as_str()) {
+            let context = format!("read the table option: {text:?} is a table that the store keeps for itself");
+            return Err(StoreError::new(StoreErrorKind::Refused, context));
+        }
+        Self::option("table", text)
     }
 }
 

@@ -31,12 +31,14 @@ use exactly::{Call, CallId, Claim, Fenced, Keep, Store, StoreError, StoreErrorKi
 use sqlx::PgPool;
 
 use self::listen::Listener;
+use self::schema::Place;
 use self::sql::Sql;
 use self::sweep::Sweeper;
 use self::transactional::Defaults;
 use crate::batch::{Batcher, Write};
+use crate::name::Name;
 
-pub use self::builder::{PgStoreBuilder, migrations_sql};
+pub use self::builder::PgStoreBuilder;
 pub use self::tx::PgTransaction;
 
 /// Keeps records in one table of a PostgreSQL database.
@@ -49,10 +51,21 @@ pub use self::tx::PgTransaction;
 /// program and the server there may be a pooler in session mode, but not in transaction mode.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), exactly::StoreError> {
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use exactly::{Call, Fingerprint, Keep, Key, Scope, TransactionalStore, Verdict};
 /// use exactly_sql::PgStore;
 ///
-/// let store = PgStore::connect("postgres://localhost/shop").await?;
+/// let store = PgStore::open("postgres://localhost/shop").await?;
+/// let key = Key::new("order-1066")?;
+/// let call = Call::new(Scope::new("customer-7", "order.place"), key, Fingerprint::of("two tickets"));
+///
+/// // Effect and record commit together, or neither does.
+/// let mut tx = store.open(std::time::Duration::from_secs(5)).await?;
+/// if let Verdict::Run(claim) = store.begin_in(&mut tx, &call).await? {
+///     sqlx::query("insert into orders values (2)").execute(&mut *tx).await?;
+///     let _ = store.complete_in(&mut tx, &claim, &"ticket 12 and 13".into(), Keep::DAY).await?;
+///     store.commit(tx).await?;
+/// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -68,20 +81,32 @@ pub struct PgStore {
 }
 
 impl PgStore {
-    /// A store on a pool of its own, with the defaults of [`builder`](Self::builder).
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let pool = PgPool::connect(url)
-            .await
-            .map_err(crate::error::failed("connect to PostgreSQL"))?;
-        Self::builder(pool).start().await
+    /// A store [at](Self::at) `url` with the defaults.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::at(url).start().await
     }
 
-    /// A store on a pool that the program uses for its effects too.
+    /// A store on the server at `url`, with a pool of its own.
+    pub fn at(url: &str) -> PgStoreBuilder {
+        PgStoreBuilder::at(url)
+    }
+
+    /// A store in the database of `pool`, so that a handler's effects and its records can commit together. The pool's
+    /// settings are checked: they have to be durable.
     pub fn builder(pool: PgPool) -> PgStoreBuilder {
-        PgStoreBuilder::new(pool)
+        PgStoreBuilder::on(pool)
     }
 
-    /// Where transactions come from.
+    /// What [`migrate`](PgStoreBuilder::migrate) does to an empty database, as SQL text. Running it again changes nothing.
+    pub fn migrations_sql(schema: &Name, table: &Name) -> String {
+        Place {
+            schema: schema.clone(),
+            table: table.clone(),
+        }
+        .script()
+    }
+
+    /// The connections to the database, for effects and for reading what they did.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }

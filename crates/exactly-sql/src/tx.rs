@@ -39,7 +39,7 @@ pub type PgTx = Tx<crate::PgTransaction>;
 
 /// The transaction of a route on SQLite.
 #[cfg(feature = "sqlite")]
-pub type SqliteTx = Tx<crate::sqlite::WriteTx>;
+pub type SqliteTx = Tx<crate::SqliteTransaction>;
 
 impl<T: Deref> Deref for Tx<T> {
     type Target = T::Target;

@@ -33,7 +33,7 @@ pub struct App {
 /// The service on `database`, `sqlite:FILE` or `postgres://…`, where the user `operator` settles what is in doubt.
 pub async fn app(database: &str, provider: Provider, operator: &str) -> Result<App, StoreError> {
     if database.starts_with("postgres") {
-        let store = Arc::new(PgStore::connect(database).await?);
+        let store = Arc::new(PgStore::open(database).await?);
         create(
             sqlx::raw_sql(AssertSqlSafe(ledger::schema(ledger::POSTGRES_ID)))
                 .execute(store.pool())

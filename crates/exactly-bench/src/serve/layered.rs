@@ -11,8 +11,7 @@ use axum::{Json, Router};
 use exactly::layer::{Guarantee, IdempotencyLayer, Policy, Principal};
 use exactly::once::Limits;
 use exactly::{Keep, MemoryStore, Store};
-use exactly_sql::sqlite::SqliteStoreBuilder;
-use exactly_sql::{PgStore, PgTx};
+use exactly_sql::{PgStore, PgTx, SqliteStore};
 
 use super::handler::{self, Desk, Payment, Receipt};
 use super::{Place, Records, Terms};
@@ -27,12 +26,9 @@ const SWEEP_STEP: u32 = 1000;
 pub(super) async fn leased(desk: Desk, records: &Records, terms: Terms) -> Result<Router> {
     let store: Arc<dyn Store> = match records {
         Records::Memory => Arc::new(MemoryStore::new()),
-        Records::Sqlite { path, group_commit } => Arc::new(
-            SqliteStoreBuilder::at(path)?
-                .group_commit(*group_commit)
-                .start()
-                .await?,
-        ),
+        Records::Sqlite { path, group_commit } => {
+            Arc::new(SqliteStore::at(path).group_commit(*group_commit).start().await?)
+        }
         Records::Postgres(place) => Arc::new(postgres(place).await?),
     };
     let policy = Policy::playbook()

@@ -1,10 +1,12 @@
 //! What can be chosen about a store, and its start.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::store::Wakeups;
 use exactly::{StoreError, StoreErrorKind};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgConnection, PgPool, Row as _};
 
 use super::PgStore;
@@ -14,11 +16,11 @@ use super::listen::Listener;
 use super::schema::{self, Place};
 use super::session::Sessions;
 use super::sql::Sql;
-use super::sweep::{SWEEP_BATCH, Sweeper};
+use super::sweep::Sweeper;
 use super::transactional::Defaults;
 use crate::batch::{BATCH_MAX, Batcher};
 use crate::error::failed;
-use crate::name::{InvalidName, Name};
+use crate::name::Name;
 
 /// Two batches under way: while the server works on one, the other is collected.
 const FLUSHERS: usize = 2;
@@ -34,44 +36,61 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 #[must_use = "nothing happens until it is started"]
 pub struct PgStoreBuilder {
-    pool: PgPool,
+    source: Source,
     schema: String,
     table: String,
     migrate: bool,
     accept: Accept,
     flushers: usize,
-    batch_max: usize,
-    sweep_batch: u32,
+    group_commit: bool,
+}
+
+/// Where the connections come from.
+enum Source {
+    Pool(PgPool),
+    Server(Result<Box<PgConnectOptions>, sqlx::Error>),
 }
 
 impl PgStoreBuilder {
-    pub(super) fn new(pool: PgPool) -> Self {
+    /// The schema of the table unless told otherwise.
+    pub const SCHEMA_DEFAULT: &'static str = "exactly";
+
+    /// The table that records are kept in unless told otherwise.
+    pub const TABLE_DEFAULT: &'static str = "calls";
+
+    pub(super) fn at(url: &str) -> Self {
+        Self::new(Source::Server(url.parse().map(Box::new)))
+    }
+
+    pub(super) fn on(pool: PgPool) -> Self {
+        Self::new(Source::Pool(pool))
+    }
+
+    fn new(source: Source) -> Self {
         Self {
-            pool,
-            schema: "exactly".to_owned(),
-            table: "calls".to_owned(),
+            source,
+            schema: Self::SCHEMA_DEFAULT.to_owned(),
+            table: Self::TABLE_DEFAULT.to_owned(),
             migrate: true,
             accept: Accept::default(),
             flushers: FLUSHERS,
-            batch_max: BATCH_MAX,
-            sweep_batch: SWEEP_BATCH,
+            group_commit: true,
         }
     }
 
-    /// The schema of the table, `exactly` by default.
+    /// Keeps the table in this schema.
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
         self
     }
 
-    /// The table, `calls` by default. A service can keep one per feature, such as `league_operations`.
+    /// Keeps the records in this table, so that a service can have one per feature.
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
     }
 
-    /// Whether to create the table or bring it up to date, which is the default. Otherwise the start only checks that
-    /// someone did, with [`migrations_sql`].
+    /// Whether the schema is brought up to date (the default) or only checked. See [`PgStore::migrations_sql`].
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
@@ -89,39 +108,29 @@ impl PgStoreBuilder {
         self
     }
 
-    /// How many batches are under way at once, each on a connection of its own.
+    /// How many batches are under way at once, each on a connection of its own: from 1 to 64.
     pub fn flushers(mut self, flushers: usize) -> Self {
-        self.flushers = flushers.clamp(1, FLUSHERS_MAX);
+        self.flushers = flushers;
         self
     }
 
-    /// The most steps in one batch.
-    pub fn batch_max(mut self, steps: usize) -> Self {
-        self.batch_max = steps.clamp(1, BATCH_MAX);
-        self
-    }
-
-    /// Whether concurrent steps share statements and commits, as they do by default. Without, every step is a
-    /// statement of its own: only good to measure what sharing is worth.
-    pub fn group_commit(mut self, group: bool) -> Self {
-        self.batch_max = if group { BATCH_MAX } else { 1 };
-        self
-    }
-
-    /// How many records one statement of a sweep deletes at most. Small ones keep others from waiting.
-    pub fn sweep_batch(mut self, records: u32) -> Self {
-        self.sweep_batch = records.max(1);
+    /// Whether calls share statements and commits (the default). Without it every call pays for its own, which is slower
+    /// under load and no safer.
+    pub fn group_commit(mut self, group_commit: bool) -> Self {
+        self.group_commit = group_commit;
         self
     }
 
     /// Checks the server and the schema, and starts the store. Refuses what would break the promise.
     pub async fn start(self) -> Result<PgStore, StoreError> {
         let place = Place {
-            schema: name("schema", self.schema)?,
-            table: name("table", self.table)?,
+            schema: Name::option("schema", self.schema)?,
+            table: Name::table(self.table)?,
         };
-        let sessions = Sessions::new(self.pool.clone(), self.accept, self.flushers + IDLE_BESIDE_FLUSHERS);
-        let preparing = prepare(&self.pool, &sessions, &place, self.migrate, self.accept);
+        check_flushers(self.flushers)?;
+        let pool = self.source.pool()?;
+        let sessions = Sessions::new(pool.clone(), self.accept, self.flushers + IDLE_BESIDE_FLUSHERS);
+        let preparing = prepare(&pool, &sessions, &place, self.migrate, self.accept);
         let (defaults, channel) = tokio::time::timeout(START_TIMEOUT, preparing).await.map_err(|_| {
             let context = format!("start on PostgreSQL: no answer within {} s", START_TIMEOUT.as_secs());
             StoreError::new(StoreErrorKind::Unavailable, context)
@@ -138,12 +147,13 @@ impl PgStoreBuilder {
                 again,
             )
         };
-        let batcher = Batcher::start(flush, self.flushers, self.batch_max);
+        let batch_max = if self.group_commit { BATCH_MAX } else { 1 };
+        let batcher = Batcher::start(flush, self.flushers, batch_max);
         Ok(PgStore {
             batcher,
-            sweeper: Arc::new(Sweeper::new(sessions, &place, self.sweep_batch)),
-            _listener: Arc::new(Listener::start(self.pool.clone(), channel, wakeups.clone())),
-            pool: self.pool,
+            sweeper: Arc::new(Sweeper::new(sessions, &place)),
+            _listener: Arc::new(Listener::start(pool.clone(), channel, wakeups.clone())),
+            pool,
             sql,
             wakeups,
             defaults: Arc::new(defaults),
@@ -152,14 +162,31 @@ impl PgStoreBuilder {
     }
 }
 
-/// The SQL that a start with migrations runs on an empty database, for people who migrate themselves. Running it again
-/// changes nothing.
-pub fn migrations_sql(schema: &Name, table: &Name) -> String {
-    Place {
-        schema: schema.clone(),
-        table: table.clone(),
+impl Source {
+    fn pool(self) -> Result<PgPool, StoreError> {
+        match self {
+            Self::Pool(pool) => Ok(pool),
+            Self::Server(options) => {
+                let options = options.map_err(failed("read the address of PostgreSQL"))?;
+                Ok(PgPool::connect_lazy_with(*options))
+            }
+        }
     }
-    .script()
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Either would show how to connect, password included.
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
+fn check_flushers(flushers: usize) -> Result<(), StoreError> {
+    if (1..=FLUSHERS_MAX).contains(&flushers) {
+        return Ok(());
+    }
+    let context = format!("read the flushers option: {flushers} is not from 1 to {FLUSHERS_MAX}");
+    Err(StoreError::new(StoreErrorKind::Refused, context))
 }
 
 /// Checks both kinds of connection, since a pool may set up its own in its own way. Returns what the
@@ -191,10 +218,4 @@ async fn channel(conn: &mut PgConnection, place: &Place) -> Result<Arc<str>, sql
         .fetch_one(conn)
         .await?;
     row.try_get::<String, _>(0).map(Into::into)
-}
-
-fn name(option: &str, text: String) -> Result<Name, StoreError> {
-    Name::new(text).map_err(|error: InvalidName| {
-        StoreError::new(StoreErrorKind::Refused, format!("read the {option} option")).with_source(error)
-    })
 }

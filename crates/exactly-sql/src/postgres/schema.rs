@@ -4,13 +4,7 @@ use exactly::{StoreError, StoreErrorKind};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 
 use crate::error::failed;
-use crate::name::Name;
-
-/// The layout that this version of the program reads and writes.
-const VERSION: i32 = 1;
-
-/// Remembers the version of each table of its schema.
-const VERSIONS: &str = "exactly_versions";
+use crate::name::{Name, VERSIONS};
 
 /// One script per version, in order; `{table}` is the quoted name. Each can be repeated, so that a script exported for
 /// people who migrate themselves does no harm when it is run twice.
@@ -50,7 +44,7 @@ pub(super) struct Place {
 impl Place {
     /// The table as statements name it.
     pub(super) fn quoted(&self) -> String {
-        format!("\"{}\".\"{}\"", self.schema, self.table)
+        format!("{}.{}", self.schema.quoted(), self.table.quoted())
     }
 
     /// The table as people name it.
@@ -59,7 +53,7 @@ impl Place {
     }
 
     fn versions(&self) -> String {
-        format!("\"{}\".{VERSIONS}", self.schema)
+        format!("{}.{VERSIONS}", self.schema.quoted())
     }
 
     /// Everything that a start with migrations runs on an empty database.
@@ -76,35 +70,37 @@ impl Place {
     }
 
     fn body(&self) -> String {
-        let versions = self.versions();
+        let (versions, current) = (self.versions(), current());
         let migrations: String = MIGRATIONS
             .map(|script| script.replace("{table}", &self.quoted()))
             .concat();
         format!(
             "create schema if not exists \"{}\";
 create table if not exists {versions} (table_name text primary key, version integer not null);
-{migrations}insert into {versions} values ('{}', {VERSION}) on conflict (table_name) do update set version = {VERSION};
+{migrations}insert into {versions} values ('{}', {current}) on conflict (table_name) do update set version = {current};
 ",
             self.schema, self.table
         )
     }
 }
 
-/// Brings the table to [`VERSION`], or only checks that it is there.
+/// The layout that this version of the program reads and writes.
+fn current() -> i32 {
+    i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
+}
+
+/// Brings the table to the [`current`] version, or only checks that it is there.
 pub(super) async fn prepare(conn: &mut PgConnection, place: &Place, migrate: bool) -> Result<(), StoreError> {
-    if place.table.as_str() == VERSIONS {
-        let context = format!("prepare schema: table name {VERSIONS} is taken by the record of schema versions");
-        return Err(StoreError::new(StoreErrorKind::Refused, context));
-    }
     // Looking first means that a role without the right to create anything can start on a schema that is there.
     if is_current(version(conn, place).await?, place)? {
         return Ok(());
     }
     if !migrate {
         let context = format!(
-            "check schema: table {} has no schema of version {VERSION} and migrations are off; run the exported \
-             migrations (`migrations_sql`) or switch them on",
-            place.readable()
+            "check schema: table {} has no schema of version {} and migrations are off; run the text of \
+             `PgStore::migrations_sql`, or start with `migrate(true)`",
+            place.readable(),
+            current()
         );
         return Err(StoreError::new(StoreErrorKind::Refused, context));
     }
@@ -124,7 +120,7 @@ async fn migrate_to_current(conn: &mut PgConnection, place: &Place) -> Result<()
             .execute(&mut *tx)
             .await
             .map_err(failed(context()))?;
-        tracing::info!(table = place.readable(), version = VERSION, "migrated");
+        tracing::info!(table = place.readable(), version = current(), "migrated");
     }
     tx.commit().await.map_err(failed(context()))
 }
@@ -155,14 +151,15 @@ async fn version(conn: &mut PgConnection, place: &Place) -> Result<Option<i32>, 
 
 fn is_current(found: Option<i32>, place: &Place) -> Result<bool, StoreError> {
     match found {
-        Some(found) if found > VERSION => {
+        Some(found) if found > current() => {
             let context = format!(
-                "check schema: table {} has schema version {found}, and this program supports up to {VERSION}: \
+                "check schema: table {} has schema version {found}, and this program supports up to {}: \
                  run a newer program",
-                place.readable()
+                place.readable(),
+                current()
             );
             Err(StoreError::new(StoreErrorKind::Refused, context))
         }
-        found => Ok(found == Some(VERSION)),
+        found => Ok(found == Some(current())),
     }
 }

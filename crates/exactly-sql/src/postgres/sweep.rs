@@ -18,7 +18,7 @@ use super::sql::NOW;
 use crate::error::failed;
 
 /// How many records one statement deletes at most.
-pub(super) const SWEEP_BATCH: u32 = 500;
+const SWEEP_BATCH: u32 = 500;
 
 /// How many pages one statement looks at: a megabyte.
 const PAGES: i64 = 128;
@@ -27,7 +27,6 @@ const PAGES: i64 = 128;
 #[derive(Debug)]
 pub(super) struct Sweeper {
     sessions: Arc<Sessions>,
-    batch: u32,
     delete: Arc<str>,
     pages: Arc<str>,
     /// The page to go on from. Locked for a whole sweep: two at once would only do the same work twice.
@@ -35,7 +34,7 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    pub(super) fn new(sessions: Arc<Sessions>, place: &Place, batch: u32) -> Self {
+    pub(super) fn new(sessions: Arc<Sessions>, place: &Place) -> Self {
         let table = place.quoted();
         let expired = format!(
             "(state = 1 and expires_at <= {NOW}
@@ -53,7 +52,6 @@ impl Sweeper {
         let pages = format!("select pg_relation_size('{table}') / current_setting('block_size')::int8");
         Self {
             sessions,
-            batch,
             delete: delete.into(),
             pages: pages.into(),
             cursor: Mutex::new(0),
@@ -84,7 +82,7 @@ impl Sweeper {
             if *cursor >= pages {
                 *cursor = 0;
             }
-            let most = self.batch.min(limit - deleted);
+            let most = SWEEP_BATCH.min(limit - deleted);
             let count = within(BATCH_TIMEOUT, self.delete(conn, *cursor, most)).await?;
             deleted += count;
             if count < most {

@@ -10,9 +10,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
 use tokio::sync::Mutex;
 
+use exactly::StoreError;
 use exactly::clock::{Clock, SteadyClock, WallClock};
 use exactly::store::Wakeups;
-use exactly::{StoreError, StoreErrorKind};
 
 use super::clock::{ClockRow, STEP_MAX, StoreClock};
 use super::database::{self, Database, Slot};
@@ -38,81 +38,57 @@ const WAL_PAGES: &str = "4000";
 /// The most connections for transactions and for looking at records; batches have their own.
 const CONNECTIONS_MAX: u32 = 8;
 
-/// How a [`SqliteStore`] is opened.
+/// A [`SqliteStore`] that is not started yet.
 #[derive(Debug)]
+#[must_use = "nothing happens until it is started"]
 pub struct SqliteStoreBuilder {
-    pool: SqlitePool,
+    source: Source,
     table: String,
     migrate: bool,
     overrides: Overrides,
-    batch_max: usize,
+    group_commit: bool,
     steady: Box<dyn Clock>,
     wall: Box<dyn Clock>,
+}
+
+/// Where the connections come from.
+#[derive(Debug)]
+enum Source {
+    Pool(SqlitePool),
+    File(Result<Box<SqliteConnectOptions>, sqlx::Error>),
 }
 
 impl SqliteStoreBuilder {
     /// The table that records are kept in unless told otherwise.
     pub const TABLE_DEFAULT: &'static str = "exactly_calls";
 
-    /// A store in the file at `path`, which may also be a `sqlite:` URL, with connections of its own.
-    pub fn at(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = path.as_ref();
-        let url = path.to_str().filter(|text| text.starts_with("sqlite:"));
-        let options = match url {
-            Some(url) => {
-                let options = SqliteConnectOptions::from_str(url);
-                let options = options
-                    .map_err(|error| StoreError::new(StoreErrorKind::Refused, "open store").with_source(error))?;
-                // `mode=` in the URL says what to do about a missing file; without it, create one as for a path.
-                if url.contains("mode=") {
-                    options
-                } else {
-                    options.create_if_missing(true)
-                }
-            }
-            None => SqliteConnectOptions::new().filename(path).create_if_missing(true),
-        };
-        let options = options
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .pragma("wal_autocheckpoint", WAL_PAGES)
-            // Holds the upper levels of the index over ten million ids. More would cost time: SQLite walks through the
-            // whole cache at the end of a commit that has split a page.
-            .pragma("cache_size", "-8192")
-            // What undoes a half-done statement is kept here; in a file it costs a third of a batch.
-            .pragma("temp_store", "memory")
-            // What a burst left of the log is cut off again.
-            .pragma("journal_size_limit", "67108864")
-            .disable_statement_logging();
-        // A connection is a thread of this process: asking whether it is alive before each use is a trip for nothing.
-        let pool = SqlitePoolOptions::new()
-            .max_connections(CONNECTIONS_MAX)
-            .test_before_acquire(false);
-        Ok(Self::new(pool.connect_lazy_with(options)))
+    pub(super) fn at(path: &Path) -> Self {
+        Self::new(Source::File(options(path).map(Box::new)))
     }
 
-    pub(super) fn new(pool: SqlitePool) -> Self {
+    pub(super) fn on(pool: SqlitePool) -> Self {
+        Self::new(Source::Pool(pool))
+    }
+
+    fn new(source: Source) -> Self {
         Self {
-            pool,
+            source,
             table: Self::TABLE_DEFAULT.into(),
             migrate: true,
             overrides: Overrides::default(),
-            batch_max: BATCH_MAX,
+            group_commit: true,
             steady: Box::new(SteadyClock::default()),
             wall: Box::new(WallClock),
         }
     }
 
     /// Keeps the records in this table, so that a service can have one per feature.
-    #[must_use]
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
     }
 
     /// Whether the schema is brought up to date (the default) or only checked. See [`SqliteStore::migrations_sql`].
-    #[must_use]
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
@@ -120,35 +96,30 @@ impl SqliteStoreBuilder {
 
     /// Whether calls share commits (the default). Without it every call pays for its own, which is slower under load and
     /// no safer.
-    #[must_use]
     pub fn group_commit(mut self, group_commit: bool) -> Self {
-        self.batch_max = if group_commit { BATCH_MAX } else { 1 };
+        self.group_commit = group_commit;
         self
     }
 
     /// Accepts settings under which a power cut can take back what was committed, so that effects repeat.
-    #[must_use]
     pub fn accept_unsynced(mut self) -> Self {
         self.overrides.unsynced = true;
         self
     }
 
     /// Accepts a database in memory, which every restart forgets. Its connections have to share a cache.
-    #[must_use]
     pub fn accept_in_memory(mut self) -> Self {
         self.overrides.in_memory = true;
         self
     }
 
     /// What time passes by while this process runs. The default follows no step of the wall clock.
-    #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.steady = Box::new(clock);
         self
     }
 
     /// What says how much time passed while no process ran, of which at most an hour is counted.
-    #[must_use]
     pub fn wall_clock(mut self, clock: impl Clock) -> Self {
         self.wall = Box::new(clock);
         self
@@ -156,9 +127,9 @@ impl SqliteStoreBuilder {
 
     /// Checks the settings, brings the schema up to date and starts the store.
     pub async fn start(self) -> Result<SqliteStore, StoreError> {
-        let table = Name::new(self.table);
-        let table = table.map_err(|error| StoreError::new(StoreErrorKind::Refused, "open store").with_source(error))?;
-        let (mut connection, settings) = database::connect(&self.pool, self.overrides).await?;
+        let table = Name::table(self.table)?;
+        let pool = self.source.pool()?;
+        let (mut connection, settings) = database::connect(&pool, self.overrides).await?;
         if self.migrate {
             migrate::migrate(&mut connection, &table, ClockRow::first(&*self.wall)).await?;
         } else {
@@ -169,7 +140,7 @@ impl SqliteStoreBuilder {
         let database = Arc::new(Database {
             statements: Statements::new(&table),
             clock: StoreClock::start(self.steady, self.wall, row),
-            pool: self.pool,
+            pool,
             table,
             wakeups: Wakeups::default(),
             turn: Arc::new(Mutex::new(Slot::holding(connection))),
@@ -178,15 +149,55 @@ impl SqliteStoreBuilder {
             overrides: self.overrides,
             batches: AtomicU64::new(0),
         });
-        let flusher = |again| Flusher::new(Arc::clone(&database), self.batch_max, again);
+        let batch_max = if self.group_commit { BATCH_MAX } else { 1 };
+        let flusher = |again| Flusher::new(Arc::clone(&database), batch_max, again);
         let beat = tokio::spawn(beat(Arc::downgrade(&database)));
-        let batcher = Batcher::start(flusher, 1, self.batch_max);
+        let batcher = Batcher::start(flusher, 1, batch_max);
         Ok(SqliteStore {
             batcher,
             database,
             _beat: Arc::new(Beat(beat.abort_handle())),
         })
     }
+}
+
+impl Source {
+    fn pool(self) -> Result<SqlitePool, StoreError> {
+        match self {
+            Self::Pool(pool) => Ok(pool),
+            Self::File(Err(error)) => Err(failed("open store")(error)),
+            // A connection is a thread of this process: asking whether it is alive before each use is a trip for nothing.
+            Self::File(Ok(options)) => Ok(SqlitePoolOptions::new()
+                .max_connections(CONNECTIONS_MAX)
+                .test_before_acquire(false)
+                .connect_lazy_with(*options)),
+        }
+    }
+}
+
+/// Connections with durable settings to the file at `path`.
+fn options(path: &Path) -> Result<SqliteConnectOptions, sqlx::Error> {
+    let url = path.to_str().filter(|text| text.starts_with("sqlite:"));
+    let options = match url {
+        // `mode=` in the URL says what to do about a missing file; without it, create one as for a path.
+        Some(url) if url.contains("mode=") => SqliteConnectOptions::from_str(url)?,
+        Some(url) => SqliteConnectOptions::from_str(url)?.create_if_missing(true),
+        None => SqliteConnectOptions::new().filename(path).create_if_missing(true),
+    };
+    let options = options
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("wal_autocheckpoint", WAL_PAGES)
+        // Holds the upper levels of the index over ten million ids. More would cost time: SQLite walks through the
+        // whole cache at the end of a commit that has split a page.
+        .pragma("cache_size", "-8192")
+        // What undoes a half-done statement is kept here; in a file it costs a third of a batch.
+        .pragma("temp_store", "memory")
+        // What a burst left of the log is cut off again.
+        .pragma("journal_size_limit", "67108864")
+        .disable_statement_logging();
+    Ok(options)
 }
 
 /// Writes the database's clock from time to time, for processes that start while this one is idle.

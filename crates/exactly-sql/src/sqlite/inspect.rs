@@ -6,16 +6,19 @@ use sqlx::{Arguments, Row, SqliteConnection};
 use tokio::sync::MutexGuard;
 
 use exactly::clock::Timestamp;
+use exactly::store::record::{self, State};
 use exactly::store::{CallView, Filter, Inspect, Page, Phase, Reply};
-use exactly::{CallId, Claim, Fingerprint, Key, OnLost, Scope, StoreError, Token};
+use exactly::{CallId, Claim, Key, Scope, StoreError};
 
 use super::SqliteStore;
 use super::database::{Database, Slot, read_clock};
-use super::table::{attempt, fixed, instant, on_lost, sql, timestamp, unsigned};
+use super::table::{Stored, sql, stored, stored_id, timestamp, unsigned};
 use crate::error::failed;
 
-const VIEW: &str = "id, principal, operation, key, fingerprint, state, attempt, token, lease_until, on_lost, created_at, \
-     expires_at, length(outcome)";
+/// A [`RECORD`](super::table::RECORD) without its outcome, of which people are only shown the length, and who asked for
+/// what.
+const VIEW: &str = "id, fingerprint, state, attempt, token, lease_ms, lease_until, on_lost, expires_at, created_at, x'', \
+     principal, operation, key, length(outcome)";
 
 /// The most records that one page looks at. A filter that few records match gives a short page and where to go on, not
 /// a reader that holds on to old pages of the log for as long as it takes to look at everything.
@@ -33,13 +36,13 @@ impl Inspect for SqliteStore {
 
 impl Database {
     async fn view(&self, id: &CallId) -> Result<Option<CallView>, StoreError> {
-        let context = "read record";
+        let context = "get record";
         let _turn = self.turn_to_read().await;
         let mut connection = self.pool.acquire().await.map_err(failed(context))?;
         let now = self
             .clock
             .now(read_clock(&mut connection).await.map_err(failed(context))?);
-        let row = sqlx::query(sql(format!("select {VIEW} from {} where id = ?", self.table)))
+        let row = sqlx::query(sql(format!("select {VIEW} from {} where id = ?", self.table.quoted())))
             .bind(id.as_bytes().as_slice())
             .fetch_optional(&mut *connection)
             .await
@@ -88,13 +91,11 @@ impl Database {
         let context = "list records";
         let text = format!(
             "select id from {} where id > ? order by id limit 1 offset ?",
-            self.table
+            self.table.quoted()
         );
         let last = sqlx::query(sql(text)).bind(after(filter)).bind(i64::from(LOOK_MAX - 1));
         let last = last.fetch_optional(connection).await.map_err(failed(context))?;
-        last.map(|row| fixed(&row, 0).map(CallId::from_bytes))
-            .transpose()
-            .map_err(failed(context))
+        last.map(|row| stored_id(&row)).transpose().map_err(failed(context))
     }
 
     /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn.
@@ -117,7 +118,7 @@ impl Database {
             Some(Phase::InDoubt) => Some("state = 0 and on_lost = 0 and lease_until <= ?"),
             Some(Phase::Lost) => Some("state = 0 and on_lost = 1 and lease_until <= ?"),
         };
-        let table = &self.table;
+        let table = self.table.quoted();
         let records = if let Some(open) = open {
             arguments.add(timestamp(now))?;
             format!("(select * from {table} where id > ? and {open})")
@@ -160,38 +161,29 @@ fn after(filter: &Filter) -> Vec<u8> {
 }
 
 fn view(row: &SqliteRow, now: Timestamp) -> Result<CallView, sqlx::Error> {
-    let principal: Option<&str> = row.try_get(1)?;
-    let operation: &str = row.try_get(2)?;
-    let key: &str = row.try_get(3)?;
-    let key = Key::new(key).map_err(|error| sqlx::Error::Decode(error.into()))?;
-    let done = row.try_get::<i64, _>(5)? == 1;
-    let (phase, until) = if done {
-        let expires_at: Option<i64> = row.try_get(11)?;
-        (Phase::Done, expires_at.map(|_| instant(row, 11)).transpose()?)
-    } else {
-        let until = instant(row, 8)?;
-        let phase = match on_lost(row, 9)? {
-            _ if until > now => Phase::InFlight,
-            OnLost::Doubt => Phase::InDoubt,
-            OnLost::Rerun => Phase::Lost,
-        };
-        (phase, Some(until))
+    let operation: &str = row.try_get(12)?;
+    let scope = match row.try_get::<Option<&str>, _>(11)? {
+        Some(principal) => Scope::new(principal, operation),
+        None => Scope::global(operation),
+    };
+    let key = Key::new(row.try_get::<&str, _>(13)?).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let Stored { record, created_at } = stored(row)?;
+    let (until, outcome_len) = match &record.state {
+        State::InFlight { lease_until, .. } => (Some(*lease_until), None),
+        State::Done { expires_at, .. } => (*expires_at, Some(unsigned(row, 14)?)),
     };
     Ok(CallView {
-        scope: match principal {
-            Some(principal) => Scope::new(principal, operation),
-            None => Scope::global(operation),
-        },
+        scope,
         key,
-        fingerprint: Fingerprint::from_bytes(fixed(row, 4)?),
-        phase,
+        fingerprint: record.fingerprint,
+        phase: record::phase(&record, now),
         claim: Claim {
-            id: CallId::from_bytes(fixed(row, 0)?),
-            token: Token::from_bytes(fixed(row, 7)?),
-            attempt: attempt(row, 6)?,
+            id: stored_id(row)?,
+            token: record.token,
+            attempt: record.attempt,
         },
-        created_at: instant(row, 10)?,
+        created_at,
         until,
-        outcome_len: if done { Some(unsigned(row, 12)?) } else { None },
+        outcome_len,
     })
 }

@@ -15,8 +15,9 @@ use crate::error::failed;
 use crate::name::Name;
 
 /// What leads from each version of a table to the next; the first leads from nothing to version one. `{table}` stands
-/// for the table's name.
-const STEPS: &[&str] = &[include_str!("migrations/1.sql")];
+/// for the table's name, within quotes. Each can be repeated, so that a script exported for people who migrate themselves
+/// does no harm when it is run twice.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
 
 /// Shared by every table of this crate in the database.
 const SHARED: &str = include_str!("migrations/shared.sql");
@@ -29,7 +30,7 @@ pub(super) async fn migrate(
 ) -> Result<(), StoreError> {
     let context = || format!("migrate table {table}");
     // A look first, so that a database that is up to date is opened without waiting for its writer.
-    if version(connection, table).await? == Some(STEPS.len()) {
+    if version(connection, table).await? == Some(MIGRATIONS.len()) {
         return Ok(());
     }
     exec(connection, "begin immediate").await.map_err(failed(context()))?;
@@ -52,16 +53,16 @@ async fn make_shared(connection: &mut SqliteConnection, first: ClockRow) -> Resu
 }
 
 async fn take_steps(connection: &mut SqliteConnection, table: &Name, found: usize) -> Result<(), sqlx::Error> {
-    for step in STEPS.iter().skip(found) {
-        // The table's name needs no quotes (see `Name`), so nothing can be injected.
+    for step in MIGRATIONS.iter().skip(found) {
+        // There is nothing to inject in a `Name`.
         let sql = AssertSqlSafe(step.replace("{table}", table.as_str()));
         sqlx::raw_sql(sql).execute(&mut *connection).await?;
     }
-    let version = "insert into exactly_schema (name, version) values (?, ?) \
+    let version = "insert into exactly_versions (table_name, version) values (?, ?) \
                    on conflict do update set version = excluded.version";
     sqlx::query(version)
         .bind(table.as_str())
-        .bind(i64::try_from(STEPS.len()).unwrap_or(i64::MAX))
+        .bind(i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX))
         .execute(connection)
         .await
         .map(drop)
@@ -70,14 +71,14 @@ async fn take_steps(connection: &mut SqliteConnection, table: &Name, found: usiz
 /// Refuses a database that [`migrate`] would change.
 pub(super) async fn verify(connection: &mut SqliteConnection, table: &Name) -> Result<(), StoreError> {
     match version(connection, table).await? {
-        Some(version) if version == STEPS.len() => Ok(()),
+        Some(version) if version == MIGRATIONS.len() => Ok(()),
         found => Err(StoreError::new(
             StoreErrorKind::Refused,
             format!(
                 "open store: table {table} is at version {}, this build needs {}; run `SqliteStore::migrations_sql`'s \
                  text, or open with `migrate(true)`",
                 found.unwrap_or(0),
-                STEPS.len()
+                MIGRATIONS.len()
             ),
         )),
     }
@@ -85,7 +86,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, table: &Name) -> R
 
 /// Everything that [`migrate`] does to an empty database, as text for people who migrate with a tool of their own.
 pub(super) fn sql(table: &Name) -> String {
-    let steps: String = STEPS
+    let steps: String = MIGRATIONS
         .iter()
         .map(|step| step.replace("{table}", table.as_str()))
         .collect();
@@ -94,23 +95,23 @@ pub(super) fn sql(table: &Name) -> String {
          insert into exactly_clock (only, store_ms, wall_ms)\n  \
          values (1, unixepoch() * 1000, unixepoch() * 1000) on conflict do nothing;\n\
          {steps}\
-         insert into exactly_schema (name, version) values ('{table}', {})\n  \
+         insert into exactly_versions (table_name, version) values ('{table}', {})\n  \
          on conflict do update set version = excluded.version;\ncommit;\n",
-        STEPS.len()
+        MIGRATIONS.len()
     )
 }
 
 /// The version that `table` is at; `None` if this crate never made it.
 async fn version(connection: &mut SqliteConnection, table: &Name) -> Result<Option<usize>, StoreError> {
     let context = || format!("read the version of table {table}");
-    let known = sqlx::query("select 1 from sqlite_master where type = 'table' and name = 'exactly_schema'")
+    let known = sqlx::query("select 1 from sqlite_master where type = 'table' and name = 'exactly_versions'")
         .fetch_optional(&mut *connection)
         .await
         .map_err(failed(context()))?;
     if known.is_none() {
         return Ok(None);
     }
-    let row = sqlx::query("select version from exactly_schema where name = ?")
+    let row = sqlx::query("select version from exactly_versions where table_name = ?")
         .bind(table.as_str())
         .fetch_optional(&mut *connection)
         .await
@@ -118,13 +119,13 @@ async fn version(connection: &mut SqliteConnection, table: &Name) -> Result<Opti
     let Some(row) = row else { return Ok(None) };
     let version: i64 = row.try_get(0).map_err(failed(context()))?;
     match usize::try_from(version) {
-        Ok(version) if version <= STEPS.len() => Ok(Some(version)),
+        Ok(version) if version <= MIGRATIONS.len() => Ok(Some(version)),
         _ => Err(StoreError::new(
             StoreErrorKind::Refused,
             format!(
                 "open store: table {table} is at version {version}, and this build knows versions up to {}; \
                  start the newer build, since this one would not keep all of its promises",
-                STEPS.len()
+                MIGRATIONS.len()
             ),
         )),
     }

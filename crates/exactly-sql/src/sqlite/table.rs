@@ -33,7 +33,7 @@ const UPDATE: &str = "fingerprint = excluded.fingerprint, state = excluded.state
      expires_at = excluded.expires_at, outcome = excluded.outcome";
 
 /// What a record is read from, in the order that [`stored`] expects.
-const RECORD: &str =
+pub(super) const RECORD: &str =
     "id, fingerprint, state, attempt, token, lease_ms, lease_until, on_lost, expires_at, created_at, outcome";
 
 pub(super) const CLOCK: &str = "select store_ms, wall_ms from exactly_clock";
@@ -53,6 +53,7 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(table: &Name) -> Self {
+        let table = table.quoted();
         let load = |begin: &str, size: usize| {
             let ids = vec!["?"; size].join(", ");
             sql(format!(
@@ -210,13 +211,13 @@ pub(super) fn timestamp(at: Timestamp) -> i64 {
     integer(at.as_millis())
 }
 
-pub(super) fn attempt(row: &SqliteRow, column: usize) -> Result<Attempt, sqlx::Error> {
+fn attempt(row: &SqliteRow, column: usize) -> Result<Attempt, sqlx::Error> {
     let number: i64 = row.try_get(column)?;
     let attempt = u32::try_from(number).ok().and_then(Attempt::new);
     attempt.ok_or_else(|| unreadable(column, "an attempt counts from one"))
 }
 
-pub(super) fn on_lost(row: &SqliteRow, column: usize) -> Result<OnLost, sqlx::Error> {
+fn on_lost(row: &SqliteRow, column: usize) -> Result<OnLost, sqlx::Error> {
     Ok(if row.try_get::<i64, _>(column)? == 0 {
         OnLost::Doubt
     } else {
@@ -224,11 +225,11 @@ pub(super) fn on_lost(row: &SqliteRow, column: usize) -> Result<OnLost, sqlx::Er
     })
 }
 
-pub(super) fn instant(row: &SqliteRow, column: usize) -> Result<Timestamp, sqlx::Error> {
+fn instant(row: &SqliteRow, column: usize) -> Result<Timestamp, sqlx::Error> {
     Ok(Timestamp::from_millis(unsigned(row, column)?))
 }
 
-pub(super) fn fixed<const N: usize>(row: &SqliteRow, column: usize) -> Result<[u8; N], sqlx::Error> {
+fn fixed<const N: usize>(row: &SqliteRow, column: usize) -> Result<[u8; N], sqlx::Error> {
     let bytes: &[u8] = row.try_get(column)?;
     bytes
         .try_into()
@@ -240,7 +241,7 @@ pub(super) fn unsigned(row: &SqliteRow, column: usize) -> Result<u64, sqlx::Erro
     u64::try_from(number).map_err(|_| unreadable(column, "no time or length is negative"))
 }
 
-/// The text of a statement, cheap to clone. Its only variable part is a `Name`, which needs no quotes.
+/// The text of a statement, cheap to clone. Its only variable part is a `Name`, in which there is nothing to inject.
 pub(super) fn sql(text: String) -> SqlStr {
     AssertSqlSafe(std::sync::Arc::<str>::from(text)).into_sql_str()
 }

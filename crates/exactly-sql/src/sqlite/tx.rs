@@ -33,7 +33,7 @@ const TRIP_WAIT_MIN: Duration = Duration::from_millis(250);
 /// [`commit`](TransactionalStore::commit) only: a `commit` among the statements fails, and so does every later write if
 /// SQLite rolled the transaction back under a statement, as it does when the disk is full. For this the connection
 /// carries the store's commit and rollback hooks; do not replace them.
-pub struct WriteTx {
+pub struct SqliteTransaction {
     // Both are `None` once the transaction has ended, or while its rollback is under way.
     connection: Option<Writer>,
     turn: Option<OwnedMutexGuard<Slot>>,
@@ -44,7 +44,7 @@ pub struct WriteTx {
     settled: Vec<CallId>,
 }
 
-impl Deref for WriteTx {
+impl Deref for SqliteTransaction {
     type Target = SqliteConnection;
 
     fn deref(&self) -> &Self::Target {
@@ -52,27 +52,27 @@ impl Deref for WriteTx {
     }
 }
 
-impl DerefMut for WriteTx {
+impl DerefMut for SqliteTransaction {
     fn deref_mut(&mut self) -> &mut Self::Target {
         self.connection.as_mut().expect("the transaction is open")
     }
 }
 
-impl AsMut<SqliteConnection> for WriteTx {
+impl AsMut<SqliteConnection> for SqliteTransaction {
     fn as_mut(&mut self) -> &mut SqliteConnection {
         self
     }
 }
 
-impl fmt::Debug for WriteTx {
+impl fmt::Debug for SqliteTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteTx")
+        f.debug_struct("SqliteTransaction")
             .field("settled", &self.settled)
             .finish_non_exhaustive()
     }
 }
 
-impl Drop for WriteTx {
+impl Drop for SqliteTransaction {
     fn drop(&mut self) {
         let (Some(mut connection), Some(mut turn)) = (self.connection.take(), self.turn.take()) else {
             return;
@@ -123,7 +123,7 @@ impl SqliteStore {
     }
 
     /// SQLite's lock is on the whole database, so this is where a transaction waits for others, and `begin_in` never does.
-    async fn open_tx(&self, lock_wait: Duration) -> Result<WriteTx, StoreError> {
+    async fn open_tx(&self, lock_wait: Duration) -> Result<SqliteTransaction, StoreError> {
         let held = || {
             let context = format!(
                 "open transaction: another one held the write lock for {} ms",
@@ -142,7 +142,7 @@ impl SqliteStore {
             Ok(Ok(())) => {
                 connection.lend();
                 let (connection, turn) = (Some(connection), Some(turn));
-                Ok(WriteTx {
+                Ok(SqliteTransaction {
                     connection,
                     turn,
                     entries: HashMap::new(),
@@ -159,7 +159,7 @@ impl SqliteStore {
         }
     }
 
-    async fn commit_tx(&self, mut tx: WriteTx) -> Result<(), StoreError> {
+    async fn commit_tx(&self, mut tx: SqliteTransaction) -> Result<(), StoreError> {
         let context = "commit transaction";
         let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
             return Ok(());
@@ -180,7 +180,7 @@ impl SqliteStore {
 }
 
 impl TransactionalStore for SqliteStore {
-    type Tx = WriteTx;
+    type Tx = SqliteTransaction;
 
     const LOCKS_BY_KEY: bool = false;
 
@@ -238,7 +238,7 @@ impl Database {
     /// The record as `tx` has left it so far.
     async fn entry_in<'t>(
         &self,
-        tx: &'t mut WriteTx,
+        tx: &'t mut SqliteTransaction,
         id: &CallId,
         context: &'static str,
     ) -> Result<&'t mut Entry, StoreError> {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly_conformance::{StoreHarness, TransactionalHarness};
-use exactly_sql::SqliteStore;
-use exactly_sql::sqlite::WriteTx;
+use exactly_sql::{SqliteStore, SqliteTransaction};
 
 use crate::sqlite::{Place, run};
 
@@ -41,7 +40,7 @@ impl StoreHarness for Shop {
 impl TransactionalHarness for Shop {
     const WRITES_IN_PARALLEL: bool = false;
 
-    async fn effect(&self, tx: &mut WriteTx, name: &str) {
+    async fn effect(&self, tx: &mut SqliteTransaction, name: &str) {
         sqlx::query("insert into effects values (?)")
             .bind(name)
             .execute(&mut **tx)

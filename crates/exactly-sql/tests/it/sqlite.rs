@@ -43,7 +43,7 @@ impl Place {
     }
 
     pub(crate) fn builder(&self) -> SqliteStoreBuilder {
-        let builder = SqliteStoreBuilder::at(self.path()).unwrap();
+        let builder = SqliteStore::at(self.path());
         builder
             .clock(Arc::clone(&self.steady))
             .wall_clock(Arc::clone(&self.wall))

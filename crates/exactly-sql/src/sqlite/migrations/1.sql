@@ -1,7 +1,7 @@
 -- A rowid table: the ids are hashes, so rows kept in their order would be written to one random page each. This way only
 -- the index on the ids is, and rows lie in the order of their arrival. Times are milliseconds on the clock of
 -- exactly_clock.
-create table {table} (
+create table if not exists "{table}" (
   id blob not null primary key check (length(id) = 32),
   -- Null in a global scope.
   principal text,
@@ -25,6 +25,6 @@ create table {table} (
   outcome blob
 ) strict;
 -- For sweeping.
-create index {table}_expires on {table} (expires_at) where expires_at is not null;
+create index if not exists "{table}_expires" on "{table}" (expires_at) where expires_at is not null;
 -- Holds the few rows in flight and in doubt, to list and sweep them without a look at all the others.
-create index {table}_open on {table} (on_lost, lease_until) where state = 0;
+create index if not exists "{table}_open" on "{table}" (on_lost, lease_until) where state = 0;

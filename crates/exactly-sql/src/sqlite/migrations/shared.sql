@@ -1,5 +1,5 @@
-create table if not exists exactly_schema (
-  name text not null primary key,
+create table if not exists exactly_versions (
+  table_name text not null primary key,
   version integer not null
 ) strict, without rowid;
 -- The store's time when a process last wrote it, and that process's wall clock at that moment.

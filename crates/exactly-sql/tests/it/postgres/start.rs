@@ -1,7 +1,7 @@
 //! What a start refuses, and what it makes.
 
 use exactly::{StoreError, StoreErrorKind};
-use exactly_sql::{Name, PgStore, migrations_sql};
+use exactly_sql::{Name, PgStore};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
@@ -89,12 +89,12 @@ async fn a_role_that_only_reads_is_refused() {
 async fn a_server_that_may_forget_is_refused() {
     let server = Server::start(&["fsync=off"]);
     assert_refused(
-        PgStore::connect(&server.url()).await,
+        PgStore::open(&server.url()).await,
         &["fsync is off", "accept_unsynced()"],
     );
     server.restart(&["full_page_writes=off"], false);
     assert_refused(
-        PgStore::connect(&server.url()).await,
+        PgStore::open(&server.url()).await,
         &["full_page_writes is off", "accept_unsynced()"],
     );
     let accepting = PgStore::builder(server.pool()).accept_unsynced();
@@ -105,7 +105,7 @@ async fn a_server_that_may_forget_is_refused() {
 async fn a_standby_is_refused() {
     let server = Server::start(&[]);
     server.restart(&[], true);
-    let error = PgStore::connect(&server.url()).await.unwrap_err();
+    let error = PgStore::open(&server.url()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
     assert!(error.to_string().contains("standby"), "{error}");
 }
@@ -118,10 +118,9 @@ async fn a_name_that_would_need_quotes_is_refused() {
         place.builder().table("calls; drop table x").start().await,
         &["table", "lower-case"],
     );
-    assert_refused(
-        place.builder().table("exactly_versions").start().await,
-        &["exactly_versions"],
-    );
+    for table in ["exactly_versions", "exactly_clock"] {
+        assert_refused(place.builder().table(table).start().await, &["table option", table]);
+    }
 }
 
 #[tokio::test]
@@ -129,6 +128,20 @@ async fn a_reserved_word_is_a_name() {
     let place = Place::fresh();
     let store = place.builder().table("order").start().await.unwrap();
     let _claim = run(&store, &call("key")).await;
+}
+
+#[tokio::test]
+async fn what_is_out_of_range_is_refused() {
+    for flushers in [0, 65] {
+        let started = Place::fresh().builder().flushers(flushers).start().await;
+        assert_refused(started, &["flushers", &flushers.to_string(), "from 1 to 64"]);
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_by_the_start() {
+    assert_refused(PgStore::at("no address").start().await, &["address of PostgreSQL"]);
+    assert!(!format!("{:?}", PgStore::at("postgres://ann:rosebud@localhost/shop")).contains("rosebud"));
 }
 
 #[tokio::test]
@@ -181,7 +194,7 @@ async fn without_migrations_an_empty_database_is_refused() {
 #[tokio::test]
 async fn the_exported_migrations_are_what_a_start_runs() {
     let (exported, started) = (Place::fresh(), Place::fresh());
-    let sql = migrations_sql(&Name::new(&*exported.schema).unwrap(), &Name::new("calls").unwrap());
+    let sql = PgStore::migrations_sql(&Name::new(&*exported.schema).unwrap(), &Name::new("calls").unwrap());
     // Twice, since people do.
     for _ in 0..2 {
         sqlx::raw_sql(AssertSqlSafe(sql.clone()))

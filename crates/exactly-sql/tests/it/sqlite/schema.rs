@@ -1,9 +1,10 @@
 //! Migrations.
 
-use exactly::{Keep, Store, StoreErrorKind, Verdict};
+use exactly::store::Filter;
+use exactly::{Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
 use exactly_sql::{Name, SqliteStore};
 
-use super::{Place, assert_replays, begun, call, done, run};
+use super::{DAY, Place, assert_replays, begun, call, done, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_that_start_at_once_all_succeed() {
@@ -25,7 +26,7 @@ async fn processes_that_start_at_once_all_succeed() {
 async fn a_version_that_this_build_does_not_know_is_refused() {
     let place = Place::new();
     drop(place.open().await);
-    run(&mut place.stranger().await, "update exactly_schema set version = 99").await;
+    run(&mut place.stranger().await, "update exactly_versions set version = 99").await;
     for migrate in [true, false] {
         let error = place.builder().migrate(migrate).start().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Refused);
@@ -57,10 +58,13 @@ async fn the_exported_text_makes_what_a_migration_makes() {
         connection = connection.journal_mode(sqlx::sqlite::SqliteJournalMode::Wal);
         let mut connection = sqlx::ConnectOptions::connect(&connection).await.unwrap();
         let text = SqliteStore::migrations_sql(&Name::new("league_operations").unwrap());
-        sqlx::raw_sql(sqlx::AssertSqlSafe(text))
-            .execute(&mut connection)
-            .await
-            .unwrap();
+        // Twice, since people do.
+        for _ in 0..2 {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(text.clone()))
+                .execute(&mut connection)
+                .await
+                .unwrap();
+        }
     }
     drop(by_itself.builder().table("league_operations").start().await.unwrap());
     for place in [&by_hand, &by_itself] {
@@ -91,4 +95,31 @@ async fn tables_of_one_database_do_not_see_each_other() {
     assert!(matches!(drafts.begin(&call("a")).await.unwrap(), Verdict::Run(_)));
     let error = place.builder().table("drop table x").start().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
+}
+
+#[tokio::test]
+async fn a_reserved_word_is_a_name() {
+    let place = Place::new();
+    let store = place.builder().table("order").start().await.unwrap();
+    done(&store, "a", Keep::For(DAY)).await;
+    assert!(store.get(call("a").id()).await.unwrap().is_some());
+    assert_eq!(store.list(&Filter::default()).await.unwrap().calls.len(), 1);
+    let mut tx = store.open(DAY).await.unwrap();
+    assert_replays(&store.begin_in(&mut tx, &call("a")).await.unwrap(), "a");
+    store.rollback(tx).await.unwrap();
+    place.steady.advance(DAY);
+    assert_eq!(store.sweep(10).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_name_of_the_stores_own_tables_is_refused() {
+    let place = Place::new();
+    for table in ["exactly_versions", "exactly_clock", "Order"] {
+        let error = place.builder().table(table).start().await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        assert!(
+            error.to_string().contains("table option") && error.to_string().contains(table),
+            "{error}"
+        );
+    }
 }

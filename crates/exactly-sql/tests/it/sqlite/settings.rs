@@ -1,7 +1,7 @@
 //! Settings under which a commit could be taken back are refused.
 
 use exactly::{Store, StoreErrorKind, Verdict};
-use exactly_sql::{SqliteStore, SqliteStoreBuilder};
+use exactly_sql::SqliteStore;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
@@ -77,14 +77,19 @@ async fn a_database_in_memory_is_refused_unless_asked_for() {
         assert_eq!(error.kind(), StoreErrorKind::Refused, "{path}: {error}");
         assert!(error.to_string().contains("accept_in_memory()"), "{error}");
     }
-    let store = SqliteStoreBuilder::at("sqlite::memory:")
-        .unwrap()
+    let store = SqliteStore::at("sqlite::memory:")
         .accept_in_memory()
         .start()
         .await
         .unwrap();
     done(&store, "a", exactly::Keep::DAY).await;
     assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_by_the_start() {
+    let error = SqliteStore::at("sqlite:a.db?mode=sideways").start().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
 }
 
 #[tokio::test]

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::{Fenced, Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
-use exactly_sql::SqliteStore;
-use exactly_sql::sqlite::WriteTx;
+use exactly_sql::{SqliteStore, SqliteTransaction};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection, SqliteConnection, SqlitePool};
 
@@ -22,7 +21,7 @@ async fn shop(place: &Place) -> Arc<SqliteStore> {
     Arc::new(store)
 }
 
-async fn order(tx: &mut WriteTx, name: &str) {
+async fn order(tx: &mut SqliteTransaction, name: &str) {
     sqlx::query("insert into orders values (?)")
         .bind(name)
         .execute(&mut **tx)
@@ -38,7 +37,7 @@ async fn orders(store: &SqliteStore) -> i64 {
 }
 
 /// Begins, makes the effect and completes, all but the commit.
-async fn ordered(store: &SqliteStore, name: &str) -> WriteTx {
+async fn ordered(store: &SqliteStore, name: &str) -> SqliteTransaction {
     let mut tx = store.open(LOCK_WAIT).await.unwrap();
     let Verdict::Run(claim) = store.begin_in(&mut tx, &call(name)).await.unwrap() else {
         panic!("{name} is fresh")
