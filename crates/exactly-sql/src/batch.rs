@@ -176,8 +176,20 @@ impl Step {
         }
     }
 
-    /// Tells the caller of the error. Returns what has to be tried [again](Again), because a claim that nobody heard of
-    /// is or may be left behind.
+    /// Tells the caller of an error that left everything as it was. Returns what has to be tried [again](Again), because
+    /// a claim that nobody heard of is left behind.
+    pub(crate) fn refuse(self, error: StoreError) -> Option<Self> {
+        match self {
+            Self::Begin { reply, until: None, .. } => {
+                drop(reply.send(Err(error)));
+                None
+            }
+            step => step.fail(error),
+        }
+    }
+
+    /// Tells the caller of an error after which nobody knows whether the step was carried out. Returns what has to be
+    /// tried [again](Again), because a claim that nobody heard of is or may be left behind.
     pub(crate) fn fail(self, error: StoreError) -> Option<Self> {
         match self {
             Self::Begin {
@@ -186,8 +198,7 @@ impl Step {
                 passage,
                 until,
             } => {
-                let may_have_claimed = error.kind() == StoreErrorKind::Unavailable;
-                if reply.send(Err(error)).is_ok() || !may_have_claimed {
+                if reply.send(Err(error)).is_ok() {
                     return None;
                 }
                 let until = until.unwrap_or_else(|| Instant::now() + GIVE_BACK_MAX);

@@ -38,10 +38,16 @@ impl PgFlush {
 
     /// Tells every caller of a batch why it failed.
     pub(super) fn fail(&self, steps: Vec<Step>, error: sqlx::Error) {
+        // What the server says to have failed has left no trace.
+        let left_no_trace = error.as_database_error().is_some();
         let error = Shared::new(error);
         let failed = steps.into_iter().filter_map(|step| {
             let told = error.told(step.attempted());
-            step.fail(told)
+            if left_no_trace {
+                step.refuse(told)
+            } else {
+                step.fail(told)
+            }
         });
         self.again.queue(failed.collect());
     }
@@ -78,11 +84,11 @@ fn tell(step: Step, answer: Option<Answer>) -> Option<Step> {
         Some(Answer::Fenced(fenced)) => step.written(fenced),
         Some(Answer::Failed(error)) => {
             let told = error.told(step.attempted());
-            return step.fail(told);
+            return step.refuse(told);
         }
         None => {
             let context = format!("{}: others kept changing the record", step.attempted());
-            return step.fail(StoreError::new(StoreErrorKind::Unavailable, context));
+            return step.refuse(StoreError::new(StoreErrorKind::Unavailable, context));
         }
     }
     None

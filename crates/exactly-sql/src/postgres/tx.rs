@@ -10,12 +10,12 @@ use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, PgPool, Postg
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::failure::{is_stale_plan, is_timeout};
-use super::session::{acquire, within};
+use super::session::{ACQUIRE_TIMEOUT, acquire, within};
 
 /// What sqlx's own transaction is made of, which holds on to its connection: it could never be closed.
 type Manager = <Postgres as Database>::TransactionManager;
 
-/// How long opening, committing or rolling back may take.
+/// How long committing or rolling back may take.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open transaction on a connection of the callers' pool.
@@ -51,7 +51,7 @@ impl PgTransaction {
             begin,
         };
         let sql = AssertSqlSafe(tx.begin.clone()).into_sql_str();
-        within(END_TIMEOUT, Manager::begin(tx.own(), Some(sql))).await?;
+        within(ACQUIRE_TIMEOUT, Manager::begin(tx.own(), Some(sql))).await?;
         tx.whole = true;
         Ok(tx)
     }

@@ -56,7 +56,7 @@ impl Flusher {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.steps.len() + steps.len() > WAITING_MAX {
             drop(waiting);
-            return fail(steps, &self.again, |attempted| {
+            return refuse(steps, &self.again, |attempted| {
                 let context = format!("{attempted}: too many callers wait for the write lock already");
                 StoreError::new(StoreErrorKind::Unavailable, context)
             });
@@ -108,7 +108,7 @@ async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_
             std::mem::take(&mut waiting.steps)
         };
         let Ok(mut turn) = turn else {
-            fail(steps, &again, |attempted| {
+            refuse(steps, &again, |attempted| {
                 let waited = TURN_WAIT_MAX.as_secs();
                 let context = format!("{attempted}: a transaction held the write lock for {waited} s");
                 StoreError::new(StoreErrorKind::Unavailable, context)
@@ -169,7 +169,7 @@ impl Database {
             Err(error) => {
                 let error = Arc::new(error);
                 let told = |attempted| StoreError::new(error.kind(), attempted).with_source(Arc::clone(&error));
-                fail(steps, again, told);
+                refuse(steps, again, told);
                 return Settled::default();
             }
         };
@@ -191,7 +191,11 @@ impl Database {
             return self.settle_one_by_one(slot, steps, again).await;
         }
         let error = Shared::new(error);
-        fail(steps, again, |attempted| error.told(attempted));
+        let failed = steps.into_iter().filter_map(|step| {
+            let told = error.told(step.attempted());
+            step.fail(told)
+        });
+        again.queue(failed.collect());
         Settled::default()
     }
 
@@ -271,16 +275,16 @@ fn answer(step: Step, answer: Result<Answer, Shared>, again: &Again) -> Option<S
         Ok(Answer::Begin(verdict)) => return step.begun(verdict),
         Ok(Answer::Peek(verdict)) => step.peeked(verdict),
         Ok(Answer::Write(fenced)) => step.written(fenced),
-        Err(error) => fail(vec![step], again, |attempted| error.told(attempted)),
+        Err(error) => refuse(vec![step], again, |attempted| error.told(attempted)),
     }
     None
 }
 
-/// Tells every caller why what it attempted failed.
-fn fail(steps: Vec<Step>, again: &Again, mut error: impl FnMut(&'static str) -> StoreError) {
+/// Tells every caller why what it attempted was not even begun.
+fn refuse(steps: Vec<Step>, again: &Again, mut error: impl FnMut(&'static str) -> StoreError) {
     let failed = steps.into_iter().filter_map(|step| {
         let error = error(step.attempted());
-        step.fail(error)
+        step.refuse(error)
     });
     again.queue(failed.collect());
 }
