@@ -39,7 +39,8 @@ impl StoreHarness for Shop {
 }
 
 impl TransactionalHarness for Shop {
-    // A notification serialises the commits that send it, and duplicates of a transaction wait inside the database.
+    // Of its own process only: a notification serialises the commits that send it, and duplicates of a transaction wait
+    // inside the database.
     const COMMITS_WAKE: bool = false;
 
     async fn effect(&self, tx: &mut PgTransaction, name: &str) {

@@ -632,6 +632,27 @@ async fn an_effect_that_sqlite_undid_is_not_answered_as_done() {
     assert_eq!(shop.effects().await, 1);
 }
 
+/// A failed statement aborts the whole transaction, whose commit PostgreSQL answers with a rollback.
+#[tokio::test]
+async fn an_effect_that_postgres_undid_is_not_answered_as_done() {
+    let shop = OnPostgres::open().await;
+    let layer = layer(shop.store().await, policy().key(KeyRule::Optional));
+    let handler = |mut tx: exactly_sql::PgTx| async move {
+        tx.take_effect().await;
+        sqlx::query("select 1 / 0").execute(&mut *tx).await.unwrap_err();
+        StatusCode::CREATED
+    };
+    let careless = Router::new().route("/", post(handler)).layer(layer.clone());
+    for key in [Some("k1"), None] {
+        let (code, _, body) = send(&careless, key).await;
+        assert!(code >= 400, "{code} {body}");
+    }
+    assert_eq!(shop.effects().await, 0);
+    let app = app::<OnPostgres>(&layer, says(201));
+    assert_eq!(send(&app, Some("k1")).await, told(201, "stored", "run 1"));
+    assert_eq!(shop.effects().await, 1);
+}
+
 /// SQLite has one writer: a stranger's transaction must not hold up those who only want to know.
 #[tokio::test]
 async fn a_replay_waits_for_no_other_writer() {

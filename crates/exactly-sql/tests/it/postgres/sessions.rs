@@ -109,7 +109,7 @@ async fn a_restart_is_not_met_once_per_session() {
         .await
         .unwrap();
     let mut locker = PgConnection::connect(&url()).await.unwrap();
-    for round in 0.. {
+    for round in 0..100 {
         // While the table is locked, every batch under way needs a session of its own.
         let lock = format!("begin; lock table {}.calls in exclusive mode", place.schema);
         sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut locker).await.unwrap();

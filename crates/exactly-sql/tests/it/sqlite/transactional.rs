@@ -186,8 +186,20 @@ async fn an_effect_can_have_savepoints_of_its_own() {
         .await
         .unwrap();
     savepoint.rollback().await.unwrap();
+    let mut savepoint = tx.begin().await.unwrap();
+    sqlx::query("insert into orders values ('kept')")
+        .execute(&mut *savepoint)
+        .await
+        .unwrap();
+    savepoint.commit().await.unwrap();
+    assert!(
+        sqlx::query("insert into nowhere values (1)")
+            .execute(&mut *tx)
+            .await
+            .is_err()
+    );
     store.commit(tx).await.unwrap();
-    assert_eq!(orders(&store).await, 1);
+    assert_eq!(orders(&store).await, 2);
 }
 
 /// A shop whose file cannot grow much.
