@@ -5,8 +5,8 @@
 //! does when it does not know: a claim is durable before the handler starts, every later write is fenced, and an attempt
 //! that was lost half way is reported as in doubt instead of being guessed about.
 //!
-//! Handlers run detached from the connection by default: a client that hangs up does not cancel the work, because the
-//! effect may be half done and its outcome must be recorded either way. On shutdown, [`IdempotencyLayer::drain`] waits
+//! A client that hangs up does not cancel the work, because the effect may be half done and its outcome must be recorded
+//! either way: the handler goes on in a task of its own. On shutdown, [`IdempotencyLayer::drain`] waits
 //! for them.
 //!
 //! ```
@@ -25,6 +25,7 @@
 mod answer;
 mod body;
 mod config;
+mod detached;
 mod exchange;
 mod member;
 mod policy;

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, header, response};
 use http_body::Body as HttpBody;
-use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
-use tracing::Instrument as _;
 
 use super::body::{self, Body, BoxError, Read};
+use super::detached::Detached;
 use super::policy::{Fate, Policy, fate};
 use super::problem::{RETRY_AFTER_DEFAULT, Refusal, link_header};
 use super::reply::{KeyStatus, NothingHappened, label};
@@ -61,10 +60,7 @@ where
         match shared.once.turn(call, policy.wait).await {
             Ok(Verdict::Run(claim)) => {
                 let shared = Arc::clone(shared);
-                let policy = Arc::clone(policy);
-                let id = *call.id();
-                let ran = shared.tasks.spawn(self.run_leased(claim).in_current_span()).await;
-                landed(ran, &shared, &policy, &id)
+                Detached::new(self.run_leased(claim), &shared.tasks).await
             }
             Ok(verdict) => Ok(shared.told(policy, call, verdict)),
             Err(error) => Ok(shared.unavailable(policy, call, &error)),
@@ -145,10 +141,7 @@ where
             Err(error) => return Ok(shared.unavailable(policy, call, &error)),
         };
         let shared = Arc::clone(shared);
-        let policy = Arc::clone(policy);
-        let id = *call.id();
-        let run = self.run_transactional(passage, deadline).in_current_span();
-        landed(shared.tasks.spawn(run).await, &shared, &policy, &id)
+        Detached::new(self.run_transactional(passage, deadline), &shared.tasks).await
     }
 
     async fn run_transactional(
@@ -381,14 +374,4 @@ where
         Ok(body) => Came::Answer(Answer { parts, body }),
         Err(_) => Came::Broke,
     }
-}
-
-/// The task's answer. It fails only when the runtime is shut down around it.
-fn landed<E>(
-    ran: Result<Result<Response<Body>, E>, JoinError>,
-    shared: &Shared,
-    policy: &Policy,
-    id: &CallId,
-) -> Result<Response<Body>, E> {
-    ran.unwrap_or_else(|_| Ok(shared.unknown(policy, id)))
 }

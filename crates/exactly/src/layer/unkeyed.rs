@@ -8,9 +8,9 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower_service::Service;
-use tracing::Instrument as _;
 
 use super::body::{Body, BoxError};
+use super::detached::Detached;
 use super::exchange::{self, Came};
 use super::policy::{Fate, Policy};
 use super::problem::Refusal;
@@ -37,16 +37,11 @@ where
         return Ok(inner.call(request).await?.map(Body::stream));
     }
     let only_reads = !request::is_protected(request.method());
-    let run = run(Arc::clone(&shared), Arc::clone(&policy), inner, request);
+    let run = run(Arc::clone(&shared), policy, inner, request);
     if only_reads {
         return run.await;
     }
-    match shared.tasks.spawn(run.in_current_span()).await {
-        Ok(ran) => ran,
-        Err(panicked) if panicked.is_panic() => resume_unwind(panicked.into_panic()),
-        // The runtime was shut down around it.
-        Err(_) => Ok(shared.refuse(&policy, Refusal::CommitUnknown)),
-    }
+    Detached::new(run, &shared.tasks).await
 }
 
 async fn run<S, R>(
