@@ -86,13 +86,15 @@ impl PgStore {
         Self::at(url).start().await
     }
 
-    /// A store on the server at `url`, with a pool of its own.
+    /// A store on the server at `url`, with a pool of its own. The server ends its transactions when their process is cut
+    /// off for about a minute, or stands still for five.
     pub fn at(url: &str) -> PgStoreBuilder {
         PgStoreBuilder::at(url)
     }
 
     /// A store in the database of `pool`, so that a handler's effects and its records can commit together. The pool's
-    /// settings are checked: they have to be durable.
+    /// settings are checked: they have to be durable. A process that is cut off in the midst of a transaction holds its key
+    /// until the server ends the session, so consider `tcp_keepalives_idle` and `idle_in_transaction_session_timeout`.
     pub fn builder(pool: PgPool) -> PgStoreBuilder {
         PgStoreBuilder::on(pool)
     }

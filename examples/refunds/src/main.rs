@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::NonEmptyStringValueParser;
 use refunds::{App, Provider, app};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// Payments and refunds that happen once, however often they are asked for.
 #[derive(Debug, Parser)]
@@ -25,9 +27,12 @@ struct Args {
     #[arg(long, default_value = "3", value_name = "N")]
     provider_silence: u32,
     /// The bearer token that may list and settle what is in doubt.
-    #[arg(long, default_value = "desk", value_name = "TOKEN")]
+    #[arg(long, default_value = "desk", value_name = "TOKEN", value_parser = NonEmptyStringValueParser::new())]
     operator: String,
 }
+
+/// How long a shutdown waits for clients and handlers.
+const DRAIN_MAX: Duration = Duration::from_secs(20);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -51,14 +56,29 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         .map_err(|error| format!("listen on {}: {error}", args.listen))?;
     println!("{}", welcome(listener.local_addr()?, &args.operator));
     let mut terminate = signal(SignalKind::terminate())?;
+    let stopping = CancellationToken::new();
+    let stop = stopping.clone();
     let stop = async move {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
             _ = terminate.recv() => {}
         }
+        stop.cancel();
     };
-    axum::serve(listener, router).with_graceful_shutdown(stop).await?;
-    layer.drain().await;
+    let serve = async {
+        let served = axum::serve(listener, router).with_graceful_shutdown(stop).await;
+        layer.drain().await;
+        served
+    };
+    // A client that never finishes its request must not keep the process from ending.
+    let late = async {
+        stopping.cancelled().await;
+        tokio::time::sleep(DRAIN_MAX).await;
+    };
+    tokio::select! {
+        served = serve => served?,
+        () = late => eprintln!("refunds: stopped with requests unfinished after {} s", DRAIN_MAX.as_secs()),
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use exactly::store::Wakeups;
 use exactly::{StoreError, StoreErrorKind};
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool, Row as _};
 
 use super::PgStore;
@@ -28,6 +28,10 @@ const FLUSHERS_MAX: usize = 64;
 
 /// For sweeping. What waits for held keys opens more, and closes them again.
 const IDLE_BESIDE_FLUSHERS: usize = 1;
+
+/// For sessions of our own pool, whose transactions hold keys: when the server takes their process for dead.
+const LET_GO: &str = "set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3;
+                      set idle_in_transaction_session_timeout = '5min'";
 
 /// How long the checks and migrations of a start may take.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -168,7 +172,11 @@ impl Source {
             Self::Pool(pool) => Ok(pool),
             Self::Server(options) => {
                 let options = options.map_err(failed("read the address of PostgreSQL"))?;
-                Ok(PgPool::connect_lazy_with(*options))
+                let pool = PgPoolOptions::new().after_connect(|conn, _| {
+                    // Not in the connection's options, which poolers refuse.
+                    Box::pin(async move { sqlx::raw_sql(LET_GO).execute(conn).await.map(drop) })
+                });
+                Ok(pool.connect_lazy_with(*options))
             }
         }
     }
@@ -198,6 +206,10 @@ async fn prepare(
     migrate: bool,
     accept: Accept,
 ) -> Result<(Defaults, Arc<str>), StoreError> {
+    let options = pool.connect_options();
+    let context = format!("connect to PostgreSQL at {}:{}", options.get_host(), options.get_port());
+    // A pool tries for long, and then does not say what it tried.
+    sessions.reach().await.map_err(failed(context))?;
     let mut conn = pool.acquire().await.map_err(failed("connect to PostgreSQL"))?;
     let durable = checks::check_server(&mut conn, accept).await?;
     schema::prepare(&mut conn, place, migrate).await?;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres};
 
 use super::checks::{Accept, check_server};
 use super::failure::concerns_every_session;
@@ -53,6 +53,12 @@ impl Sessions {
             idle_max,
             idle: Mutex::default(),
         }
+    }
+
+    /// Whether the server is there, and why not.
+    pub(super) async fn reach(&self) -> Result<(), sqlx::Error> {
+        let options = self.pool.connect_options();
+        within(CONNECT_TIMEOUT, async { options.connect().await?.close().await }).await
     }
 
     pub(super) async fn take(&self) -> Result<PgConnection, sqlx::Error> {

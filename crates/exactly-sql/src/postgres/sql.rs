@@ -150,15 +150,17 @@ fn write(table: &str) -> String {
 }
 
 /// One begin inside a transaction. A second inserter waits here until the first commits, so afterwards we own the row
-/// or can read its last word. Once the row is ours, the wait for locks is again what the session had: the effect that
-/// follows is none of our business.
+/// or can read its last word. The limit of that wait is set while the row is made, and once the row is ours, it is again
+/// what the session had: the effect that follows is none of our business.
 ///
-/// Not more than a plain insert: it runs once per call, and the planner and executor feel every further node.
+/// Not more than a plain insert: it runs once per call, and the planner and executor feel every further node. A
+/// `set local` of its own is felt as well.
 fn claim(table: &str) -> String {
     format!(
         "insert into {table} (lease_ms, lease_until, created_at, attempt, state, on_lost, waited, id, fingerprint,
                 token, principal, operation, key)
-         values ($4, {NOW} + $4 * interval '1 millisecond', {NOW}, 1, 0, $5, false, $1, $2, $3, $6, $7, $8)
+         values ($4, {NOW} + $4 * interval '1 millisecond', {NOW}, 1, 0, $5,
+                 set_config('lock_timeout', $10, true) is null, $1, $2, $3, $6, $7, $8)
          on conflict (id) do nothing
          returning set_config('lock_timeout', $9, true), current_setting('synchronous_commit')"
     )

@@ -66,13 +66,8 @@ impl TransactionalStore for PgStore {
     /// [`begin_in`](Self::begin_in) waits at most `lock_wait` for a transaction that holds the key, and never longer than
     /// a minute.
     fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx> {
-        let begin = format!(
-            "{}; set local lock_timeout = {}",
-            self.defaults.begin,
-            lock_ms(lock_wait)
-        );
         Box::pin(async move {
-            let opened = PgTransaction::open(&self.pool, begin, lock_wait).await;
+            let opened = PgTransaction::open(&self.pool, self.defaults.begin, lock_wait).await;
             opened.map_err(failed("open transaction"))
         })
     }
@@ -165,11 +160,12 @@ impl PgStore {
     /// Once more if a prepared statement was stale and nothing else is lost by it.
     async fn begin_once_or_again(&self, tx: &mut PgTransaction, call: &Call) -> Result<Verdict, sqlx::Error> {
         let limit = answer_timeout(tx.lock_wait);
-        let mut begun = within(limit, self.claim(tx.own(), call, &self.defaults.lock_timeout)).await;
+        let lock = LockWait::new(tx.lock_wait, &self.defaults.lock_timeout);
+        let mut begun = within(limit, self.claim(tx.own(), call, &lock)).await;
         if let Err(error) = &begun {
             tx.failed(error).await;
             if is_stale_plan(error) && tx.reopen().await? {
-                begun = within(limit, self.claim(tx.own(), call, &self.defaults.lock_timeout)).await;
+                begun = within(limit, self.claim(tx.own(), call, &lock)).await;
                 if let Err(error) = &begun {
                     tx.failed(error).await;
                 }
@@ -185,13 +181,11 @@ impl PgStore {
         call: &Call,
         lock_wait: Duration,
     ) -> Result<Verdict, sqlx::Error> {
-        let before = format!(
-            "select current_setting('lock_timeout'); savepoint exactly_begin; set local lock_timeout = {}",
-            lock_ms(lock_wait)
-        );
-        let rows = sqlx::raw_sql(AssertSqlSafe(before)).fetch_all(&mut *conn).await?;
+        let before = "select current_setting('lock_timeout'); savepoint exactly_begin";
+        let rows = sqlx::raw_sql(before).fetch_all(&mut *conn).await?;
         let lock_timeout: String = rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)?;
-        let (after, verdict) = match self.claim(conn, call, &lock_timeout).await {
+        let lock = LockWait::new(lock_wait, &lock_timeout);
+        let (after, verdict) = match self.claim(conn, call, &lock).await {
             Ok(verdict) => (
                 format!("set local lock_timeout = '{lock_timeout}'; release savepoint exactly_begin"),
                 verdict,
@@ -207,9 +201,9 @@ impl PgStore {
         Ok(verdict)
     }
 
-    async fn claim(&self, tx: &mut PgConnection, call: &Call, lock_timeout: &str) -> Result<Verdict, sqlx::Error> {
+    async fn claim(&self, tx: &mut PgConnection, call: &Call, lock: &LockWait<'_>) -> Result<Verdict, sqlx::Error> {
         for _ in 0..ROUNDS_MAX {
-            if let Some(verdict) = self.claim_once(tx, call, lock_timeout).await? {
+            if let Some(verdict) = self.claim_once(tx, call, lock).await? {
                 return Ok(verdict);
             }
         }
@@ -222,9 +216,9 @@ impl PgStore {
         &self,
         tx: &mut PgConnection,
         call: &Call,
-        lock_timeout: &str,
+        lock: &LockWait<'_>,
     ) -> Result<Option<Verdict>, sqlx::Error> {
-        if self.insert(tx, call, lock_timeout).await? {
+        if self.insert(tx, call, lock).await? {
             return Ok(Some(Verdict::Run(call.claim(Attempt::FIRST))));
         }
         if let Some(row) = self
@@ -240,11 +234,11 @@ impl PgStore {
                 return Ok(Some(verdict));
             }
         }
-        self.claim_locked(tx, call, lock_timeout).await
+        self.claim_locked(tx, call, lock).await
     }
 
     /// Whether there was no row before.
-    async fn insert(&self, tx: &mut PgConnection, call: &Call, lock_timeout: &str) -> Result<bool, sqlx::Error> {
+    async fn insert(&self, tx: &mut PgConnection, call: &Call, lock: &LockWait<'_>) -> Result<bool, sqlx::Error> {
         let inserted = self
             .sql
             .claim
@@ -257,7 +251,8 @@ impl PgStore {
             .bind(call.scope().principal())
             .bind(call.scope().operation())
             .bind(call.key().as_str())
-            .bind(lock_timeout)
+            .bind(lock.after)
+            .bind(&lock.limit)
             .fetch_optional(&mut *tx)
             .await?;
         let Some(row) = inserted else { return Ok(false) };
@@ -275,7 +270,7 @@ impl PgStore {
         &self,
         tx: &mut PgConnection,
         call: &Call,
-        lock_timeout: &str,
+        lock: &LockWait<'_>,
     ) -> Result<Option<Verdict>, sqlx::Error> {
         let row = self
             .sql
@@ -291,7 +286,7 @@ impl PgStore {
             self.put(tx, call, &record, stored.waited, now).await?;
         }
         if matches!(verdict, Verdict::Run(_)) {
-            set_local(tx, "lock_timeout", lock_timeout).await?;
+            set_local(tx, "lock_timeout", lock.after).await?;
             if let Some(durable) = &self.defaults.synchronous_commit {
                 set_local(tx, "synchronous_commit", durable).await?;
             }
@@ -383,7 +378,18 @@ fn answer_timeout(lock_wait: Duration) -> Duration {
     lock_wait.min(LOCK_WAIT_MAX) + ANSWER_TIMEOUT
 }
 
-/// At least a millisecond: PostgreSQL reads zero as no limit at all.
-fn lock_ms(lock_wait: Duration) -> u128 {
-    lock_wait.min(LOCK_WAIT_MAX).as_millis().max(1)
+/// How long to wait for locks.
+struct LockWait<'a> {
+    /// For the record's row.
+    limit: String,
+    /// For everything after that.
+    after: &'a str,
+}
+
+impl<'a> LockWait<'a> {
+    fn new(limit: Duration, after: &'a str) -> Self {
+        // At least a millisecond: PostgreSQL reads zero as no limit at all.
+        let limit = limit.min(LOCK_WAIT_MAX).as_millis().max(1).to_string();
+        Self { limit, after }
+    }
 }

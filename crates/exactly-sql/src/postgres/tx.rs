@@ -26,7 +26,7 @@ pub struct PgTransaction {
     // `None` only once the transaction has ended.
     conn: Option<PoolConnection<Postgres>>,
     /// What opened it, to open it again.
-    begin: String,
+    begin: &'static str,
     pub(super) lock_wait: Duration,
     /// Whether the connection can be used again. Not while an answer is due that nobody waited for, and not before the
     /// transaction is known to be open: it would be left open in the pool.
@@ -40,7 +40,7 @@ pub struct PgTransaction {
 }
 
 impl PgTransaction {
-    pub(super) async fn open(pool: &PgPool, begin: String, lock_wait: Duration) -> Result<Self, sqlx::Error> {
+    pub(super) async fn open(pool: &PgPool, begin: &'static str, lock_wait: Duration) -> Result<Self, sqlx::Error> {
         let mut tx = Self {
             conn: Some(acquire(pool).await?),
             lock_wait,
@@ -50,8 +50,7 @@ impl PgTransaction {
             settled: Vec::new(),
             begin,
         };
-        let sql = AssertSqlSafe(tx.begin.clone()).into_sql_str();
-        within(ACQUIRE_TIMEOUT, Manager::begin(tx.own(), Some(sql))).await?;
+        within(ACQUIRE_TIMEOUT, Manager::begin(tx.own(), Some(begin.into_sql_str()))).await?;
         tx.whole = true;
         Ok(tx)
     }

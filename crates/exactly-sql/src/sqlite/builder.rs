@@ -213,7 +213,7 @@ async fn beat(database: Weak<Database>) {
             Ok(()) => turn.put_back(connection),
             Err(error) => {
                 tracing::debug!(%error, "write the store's clock");
-                database::recover(&mut turn, connection, &error).await;
+                database::recover_writer(&mut turn, connection, &error).await;
             }
         }
     }

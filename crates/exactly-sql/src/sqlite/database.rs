@@ -54,7 +54,11 @@ pub(super) struct Database {
 
 /// A connection, unless it is broken or someone gave up in the midst of using it.
 #[derive(Debug, Default)]
-pub(super) struct Slot(Option<Writer>);
+pub(super) struct Slot {
+    connection: Option<Writer>,
+    /// A commit failed, and nothing was written since.
+    unsealed: bool,
+}
 
 /// When a batch takes the write lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +81,16 @@ impl Database {
     /// Takes the connection out of `slot` until it is put back: whoever is cancelled in the midst of a transaction drops
     /// it, which rolls back.
     pub(super) async fn take(&self, slot: &mut Slot) -> Result<Writer, StoreError> {
-        match slot.0.take() {
-            Some(connection) => Ok(connection),
-            None => Ok(connect(&self.pool, self.overrides).await?.0),
+        let mut connection = match slot.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.pool, self.overrides).await?.0,
+        };
+        if slot.unsealed {
+            let sealed = seal(&mut connection).await;
+            sealed.map_err(failed("make good a commit that failed"))?;
+            slot.unsealed = false;
         }
+        Ok(connection)
     }
 
     /// Opens a transaction and reads the rows that `steps` are about.
@@ -175,13 +185,21 @@ impl Database {
 
 impl Slot {
     pub(super) fn holding(connection: Writer) -> Self {
-        Self(Some(connection))
+        Self {
+            connection: Some(connection),
+            unsealed: false,
+        }
     }
 
     /// Keeps the connection for whoever comes next. No transaction may be open on it.
     pub(super) fn put_back(&mut self, connection: Writer) {
         connection.release();
-        self.0 = Some(connection);
+        self.connection = Some(connection);
+    }
+
+    /// A commit failed on the connection that was taken.
+    pub(super) fn unseal(&mut self) {
+        self.unsealed = true;
     }
 }
 
@@ -219,6 +237,21 @@ pub(super) async fn recover(slot: &mut Slot, mut connection: Writer, error: &sql
         // It is closed all the same, and closing rolls back.
         tracing::debug!(%error, "close a broken connection");
     }
+}
+
+/// Writes over what a failed commit may have left at the end of the log. SQLite does not look at it while anybody has the
+/// database open, but whoever opens it first after that would find a commit that nobody was told of.
+async fn seal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    exec(connection, "begin immediate").await?;
+    // A millisecond, because a page that does not change is not written.
+    exec(connection, "update exactly_clock set store_ms = store_ms + 1").await?;
+    exec(connection, "commit").await
+}
+
+/// The same after a failure to commit.
+pub(super) async fn recover_writer(turn: &mut Slot, connection: Writer, error: &sqlx::Error) {
+    turn.unsealed |= !is_busy(error);
+    recover(turn, connection, error).await;
 }
 
 /// Whether somebody else was at work, so that trying again can help.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use exactly::{StoreError, StoreErrorKind};
 
-use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, recover};
+use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, recover, recover_writer};
 use super::decide::{Answer, Decided, decide};
 use crate::batch::{Again, Flush, Step};
 use crate::error::{Shared, kind};
@@ -180,7 +180,7 @@ impl Database {
             }
             Err(error) => error,
         };
-        recover(slot, connection, &error).await;
+        recover_writer(slot, connection, &error).await;
         if is_busy(&error) && lock == Lock::WhenNeeded {
             return Settled {
                 busy: steps,

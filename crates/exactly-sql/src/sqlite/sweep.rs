@@ -10,7 +10,7 @@ use exactly::StoreError;
 use exactly::clock::Timestamp;
 use exactly::store::record::LOST_KEEP;
 
-use super::database::{Database, recover};
+use super::database::{Database, recover_writer};
 use super::table::timestamp;
 use crate::error::failed;
 
@@ -64,7 +64,7 @@ impl Database {
                 Ok(u32::try_from(deleted.rows_affected()).unwrap_or(chunk).min(chunk))
             }
             Err(error) => {
-                recover(&mut turn, connection, &error).await;
+                recover_writer(&mut turn, connection, &error).await;
                 Err(failed("sweep records")(error))
             }
         }

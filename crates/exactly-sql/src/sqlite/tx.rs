@@ -170,8 +170,10 @@ impl SqliteStore {
         let now = self.database.clock.reckon();
         let saves = tx.entries.values().filter_map(|entry| entry.saved(now));
         // On an error the connection is closed, which rolls back whatever is left to.
-        let committed = self.database.save_and_commit(&mut connection, saves).await;
-        committed.map_err(failed(context))?;
+        if let Err(error) = self.database.save_and_commit(&mut connection, saves).await {
+            turn.unseal();
+            return Err(failed(context)(error));
+        }
         turn.put_back(connection);
         drop(turn);
         tx.settled.iter().for_each(|id| self.database.wakeups.wake(id));

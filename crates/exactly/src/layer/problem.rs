@@ -131,7 +131,7 @@ const IN_DOUBT: Kind = Kind {
     urn: "urn:exactly:problem:outcome-unknown",
     code: "OUTCOME.unknown",
     title: "It is not known whether this operation happened",
-    detail: "an attempt was lost on the way; it is not run again until someone settles the call",
+    detail: "an attempt was lost on the way; it is not run again until its outcome is known or someone settles the call",
 };
 const UNKNOWN: Kind = Kind {
     detail: "its outcome could not be stored; repeat the request with the same key to learn it",

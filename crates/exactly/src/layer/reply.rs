@@ -62,7 +62,7 @@ pub(super) fn label(mut response: Response<Body>, status: KeyStatus, keep: Optio
 /// Adds until when the key stands, and lets scripts in browsers read it all.
 fn expose(response: &mut Response<Body>, keep: Option<Keep>) {
     const EXPOSED: HeaderValue =
-        HeaderValue::from_static("idempotency-status, idempotency-expires, idempotency-retryable, retry-after");
+        HeaderValue::from_static("idempotency-status, idempotency-expires, idempotency-retryable, retry-after, link");
     let headers = response.headers_mut();
     if let Some(keep) = keep {
         headers.insert(IDEMPOTENCY_EXPIRES, expires(keep));

@@ -1,5 +1,7 @@
 //! What a start refuses, and what it makes.
 
+use std::time::Duration;
+
 use exactly::{StoreError, StoreErrorKind};
 use exactly_sql::{Name, PgStore};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -257,4 +259,30 @@ async fn layout(place: &Place) -> Vec<String> {
         .await
         .unwrap();
     rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_at_once_and_by_its_address() {
+    let before = tokio::time::Instant::now();
+    let error = PgStore::open("postgres://ann:rosebud@127.0.0.1:1/shop")
+        .await
+        .unwrap_err();
+    assert!(before.elapsed() < Duration::from_secs(5));
+    let text = error.to_string();
+    assert!(text.contains("127.0.0.1:1") && text.contains("refused"), "{text}");
+    assert!(!text.contains("rosebud"), "{text}");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_pool_of_the_stores_own_lets_go_of_keys_whose_process_is_cut_off() {
+    let place = Place::fresh();
+    let store = PgStore::at(&url()).schema(&place.schema).start().await.unwrap();
+    let settings: (String, String) = sqlx::query_as(
+        "select current_setting('tcp_keepalives_idle'), current_setting('idle_in_transaction_session_timeout')",
+    )
+    .fetch_one(store.pool())
+    .await
+    .unwrap();
+    assert_eq!(settings, ("30".to_owned(), "5min".to_owned()));
 }

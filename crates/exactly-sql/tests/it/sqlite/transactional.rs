@@ -293,3 +293,44 @@ async fn a_transaction_of_ones_own_that_sqlite_ended_gets_no_record() {
         assert!(store.get(call(key).id()).await.unwrap().is_none());
     }
 }
+
+/// What a commit that failed left at the end of the log would come back with the next process, so it is written over
+/// before anybody is told that nothing happened.
+#[tokio::test]
+async fn after_a_failed_commit_the_log_is_written_over() {
+    let place = Place::new();
+    let store = shop(&place).await;
+    sqlx::query("create table lines (of_order text references orders (name) deferrable initially deferred)")
+        .execute(store.pool())
+        .await
+        .unwrap();
+    sqlx::query("create unique index order_names on orders (name)")
+        .execute(store.pool())
+        .await
+        .unwrap();
+    let mut tx = ordered(&store, "a").await;
+    sqlx::query("insert into lines values ('no such order')")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let mut stranger = store.pool().acquire().await.unwrap();
+    let before = data_version(&mut stranger).await;
+    store.commit(tx).await.unwrap_err();
+    assert_eq!(data_version(&mut stranger).await, before);
+    let tx = store.open(LOCK_WAIT).await.unwrap();
+    assert_ne!(data_version(&mut stranger).await, before);
+    store.rollback(tx).await.unwrap();
+    let sealed = data_version(&mut stranger).await;
+    let tx = store.open(LOCK_WAIT).await.unwrap();
+    assert_eq!(data_version(&mut stranger).await, sealed, "once is enough");
+    store.rollback(tx).await.unwrap();
+    assert_eq!(orders(&store).await, 0);
+}
+
+/// Changes when another connection has committed.
+async fn data_version(connection: &mut SqliteConnection) -> i64 {
+    sqlx::query_scalar("pragma data_version")
+        .fetch_one(connection)
+        .await
+        .unwrap()
+}
