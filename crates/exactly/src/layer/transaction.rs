@@ -159,14 +159,16 @@ enum Held<T> {
     Gone,
 }
 
-impl<S: TransactionalStore> StoreTx<S> {
-    fn here(&mut self) -> &mut S::Tx {
-        match &mut self.tx {
-            Held::Here(tx) => tx,
-            Held::Lent(_) | Held::Gone => unreachable!("the layer regains the transaction before it uses it"),
+impl<T> Held<T> {
+    fn here(&mut self) -> &mut T {
+        match self {
+            Self::Here(tx) => tx,
+            Self::Lent(_) | Self::Gone => unreachable!("the layer regains the transaction before it uses it"),
         }
     }
+}
 
+impl<S: TransactionalStore> StoreTx<S> {
     fn into_parts(self) -> (Arc<S>, Option<S::Tx>) {
         match self.tx {
             Held::Here(tx) => (self.store, Some(tx)),
@@ -181,13 +183,11 @@ impl<S: TransactionalStore> StoreTx<S> {
 
 impl<S: TransactionalStore> OpenTx for StoreTx<S> {
     fn begin_in<'a>(&'a mut self, call: &'a Call) -> Reply<'a, Verdict> {
-        let store = Arc::clone(&self.store);
-        Box::pin(async move { store.begin_in(self.here(), call).await })
+        self.store.begin_in(self.tx.here(), call)
     }
 
     fn complete_in<'a>(&'a mut self, claim: &'a Claim, outcome: &'a Bytes, keep: Keep) -> Reply<'a, Fenced> {
-        let store = Arc::clone(&self.store);
-        Box::pin(async move { store.complete_in(self.here(), claim, outcome, keep).await })
+        self.store.complete_in(self.tx.here(), claim, outcome, keep)
     }
 
     fn lend(&mut self, extensions: &mut Extensions) {
