@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::{CallId, Fingerprint, Key, Scope};
@@ -15,15 +15,14 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 ///
 /// A call carries the token that its claim will have, so beginning the *same* `Call` value again after a lost reply
 /// finds its own claim instead of a stranger's. Build a new value for every request received.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Call {
     id: CallId,
     scope: Scope,
     key: Key,
     fingerprint: Fingerprint,
-    /// Drawn when a store first asks for it, since most duplicates need none, and shared by clones, which are the same
-    /// call.
-    token: Arc<OnceLock<Token>>,
+    /// Drawn when a store first asks for it, since most duplicates need none.
+    token: OnceLock<Token>,
     lease: Duration,
     on_lost: OnLost,
 }
@@ -37,7 +36,7 @@ impl Call {
             scope,
             key,
             fingerprint,
-            token: Arc::default(),
+            token: OnceLock::new(),
             lease: LEASE_DEFAULT,
             on_lost: OnLost::Doubt,
         }
@@ -61,7 +60,7 @@ impl Call {
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
-            token: Arc::default(),
+            token: OnceLock::new(),
             ..self.clone()
         }
     }
@@ -107,6 +106,21 @@ impl Call {
             id: self.id,
             token: self.token(),
             attempt,
+        }
+    }
+}
+
+impl Clone for Call {
+    /// The same call: the token is drawn before there are two of it.
+    fn clone(&self) -> Self {
+        Self {
+            id: self.id,
+            scope: self.scope.clone(),
+            key: self.key.clone(),
+            fingerprint: self.fingerprint,
+            token: OnceLock::from(self.token()),
+            lease: self.lease,
+            on_lost: self.on_lost,
         }
     }
 }

@@ -45,7 +45,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body::Body as HttpBody;
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
@@ -227,8 +227,11 @@ where
     let shared = layer.shared;
     let (policy, route) = route::find(&shared.routes, &layer.policy, &parts);
     let policy = Arc::clone(policy);
+    // Browsers say where a script comes from, and hide from it what is not exposed.
+    let from_script = parts.headers.contains_key(header::ORIGIN);
+    let expose = |response| if from_script { reply::expose(response) } else { response };
     match request::ask(&policy, &shared.principal, route, &parts, body).await {
-        Err(refusal) => Ok(shared.refuse(&policy, refusal)),
+        Err(refusal) => Ok(expose(shared.refuse(&policy, refusal))),
         Ok(Asked::Nothing(body)) => {
             let request = Request::from_parts(*parts, body);
             Box::pin(unkeyed::pass_on(shared, policy, inner, request)).await
@@ -243,10 +246,11 @@ where
                 inner,
                 request,
             });
-            match exchange.policy.guarantee {
+            let answered = match exchange.policy.guarantee {
                 Guarantee::Transactional => Box::pin(exchange.transactional()).await,
                 Guarantee::AtMostOnce | Guarantee::Rerunnable => Box::pin(exchange.leased()).await,
-            }
+            };
+            answered.map(expose)
         }
     }
 }

@@ -146,11 +146,11 @@ impl<'a> FingerprintInput<'a> {
     fn canonical(&self) -> Option<Body<'a>> {
         let content_type = self.content_type?;
         let media_type = Parameterized::parse(content_type)?;
-        let essence = media_type.value.to_ascii_lowercase();
+        let essence = media_type.value;
         let (kind, subtype) = essence.split_once('/')?;
         if subtype.contains('/') || !is_identity(self.content_encoding) {
             None
-        } else if kind == "multipart" {
+        } else if kind.eq_ignore_ascii_case("multipart") {
             let (content_type, boundary) = multipart::take_boundary(content_type, &media_type)?;
             let multipart = multipart::split(self.body, &boundary, self.leave_out)?;
             Some(Body::Multipart {
@@ -159,9 +159,9 @@ impl<'a> FingerprintInput<'a> {
             })
         } else if !is_utf8(&media_type) {
             None
-        } else if essence == "application/json" || subtype.ends_with("+json") {
+        } else if essence.eq_ignore_ascii_case("application/json") || ends_with_json(subtype) {
             json::canonical(self.body, self.leave_out.tree()).map(Body::Json)
-        } else if essence == "application/x-www-form-urlencoded" {
+        } else if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             form::segments(self.body, self.leave_out).map(Body::Form)
         } else {
             None
@@ -189,6 +189,13 @@ fn hash_left_out<'a>(digest: &mut Digest, left_out: impl ExactSizeIterator<Item 
     for name in left_out {
         digest.part(name.as_bytes());
     }
+}
+
+/// Whether a media type is one of those that are JSON underneath, such as `application/problem+json`.
+fn ends_with_json(subtype: &str) -> bool {
+    const SUFFIX: &[u8] = b"+json";
+    let start = subtype.len().checked_sub(SUFFIX.len());
+    start.is_some_and(|start| subtype.as_bytes()[start..].eq_ignore_ascii_case(SUFFIX))
 }
 
 fn is_identity(content_encoding: Option<&[u8]>) -> bool {

@@ -55,19 +55,18 @@ pub(super) fn label(mut response: Response<Body>, status: KeyStatus, keep: Optio
     if failed && matches!(status, KeyStatus::Stored | KeyStatus::Replayed) {
         headers.insert(IDEMPOTENCY_RETRYABLE, HeaderValue::from_static("false"));
     }
-    expose(&mut response, keep);
-    response
-}
-
-/// Adds until when the key stands, and lets scripts in browsers read it all.
-fn expose(response: &mut Response<Body>, keep: Option<Keep>) {
-    const EXPOSED: HeaderValue =
-        HeaderValue::from_static("idempotency-status, idempotency-expires, idempotency-retryable, retry-after, link");
-    let headers = response.headers_mut();
     if let Some(keep) = keep {
         headers.insert(IDEMPOTENCY_EXPIRES, expires(keep));
     }
-    headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    response
+}
+
+/// Lets scripts in browsers read what the layer adds.
+pub(super) fn expose(mut response: Response<Body>) -> Response<Body> {
+    const EXPOSED: HeaderValue =
+        HeaderValue::from_static("idempotency-status, idempotency-expires, idempotency-retryable, retry-after, link");
+    response.headers_mut().append(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    response
 }
 
 fn expires(keep: Keep) -> HeaderValue {
@@ -112,7 +111,9 @@ impl Shared {
 
     pub(super) fn refuse_keyed(&self, policy: &Policy, refusal: Refusal<'_>, keep: Option<Keep>) -> Response<Body> {
         let mut response = self.refuse(policy, refusal);
-        expose(&mut response, keep);
+        if let Some(keep) = keep {
+            response.headers_mut().insert(IDEMPOTENCY_EXPIRES, expires(keep));
+        }
         response
     }
 

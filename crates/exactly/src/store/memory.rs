@@ -1,6 +1,6 @@
 //! Records in this process's memory.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct MemoryStore {
     clock: Box<dyn Clock>,
     entries_max: usize,
     // A std mutex, since every transition is a map operation and nothing awaits while holding it.
-    entries: Mutex<BTreeMap<CallId, Entry>>,
+    entries: Mutex<HashMap<CallId, Entry>>,
     wakeups: Wakeups,
 }
 
@@ -65,7 +65,7 @@ impl MemoryStore {
         self
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<CallId, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<CallId, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -184,10 +184,13 @@ impl Inspect for MemoryStore {
             let now = self.clock.now();
             let limit = usize::try_from(filter.limit.clamp(1, Filter::LIMIT_MAX)).unwrap_or(1);
             let entries = self.entries();
-            let mut matching = entries
-                .iter()
-                .filter(|(id, _)| filter.after.as_ref().is_none_or(|after| *id > after))
-                .map(|(id, entry)| entry.view(*id, now))
+            // Sorted when somebody asks, because calls are looked up far more often than listed.
+            let after = |id: &&CallId| filter.after.as_ref().is_none_or(|after| *id > after);
+            let mut ids: Vec<_> = entries.keys().filter(after).collect();
+            ids.sort_unstable();
+            let mut matching = ids
+                .into_iter()
+                .filter_map(|id| Some(entries.get(id)?.view(*id, now)))
                 .filter(|view| filter.matches(view));
             let calls: Vec<_> = matching.by_ref().take(limit).collect();
             let next = matching.next().and(calls.last().map(|view| view.claim.id));

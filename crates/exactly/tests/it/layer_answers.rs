@@ -105,7 +105,7 @@ async fn what_belongs_to_the_first_caller_or_connection_is_not_replayed() {
 async fn every_keyed_answer_says_when_its_key_expires_and_shows_it_to_browsers() {
     let (app, _) = counting(memory(), Policy::playbook());
     for _ in 0..2 {
-        let answer = ask("k1").send(&app).await;
+        let answer = ask("k1").header("origin", "https://shop.example").send(&app).await;
         let expires = httpdate::parse_http_date(answer.header("idempotency-expires").unwrap()).unwrap();
         let now = std::time::UNIX_EPOCH + std::time::Duration::from_millis(WallClock.now().as_millis());
         let left = expires.duration_since(now).unwrap();
@@ -119,6 +119,12 @@ async fn every_keyed_answer_says_when_its_key_expires_and_shows_it_to_browsers()
     }
     let mismatch = ask("k1").body("{}").send(&app).await;
     assert!(mismatch.header("idempotency-expires").is_some());
+    // Others read every header there is, and what has no key is none of the layer's business.
+    let without_origin = ask("k1").send(&app).await;
+    let without_key = Ask::bare().header("origin", "https://shop.example").send(&app).await;
+    for answer in [without_origin, without_key] {
+        assert_eq!(answer.header("access-control-expose-headers"), None);
+    }
 
     let (app, _) = counting(memory(), Policy::playbook().keep(Keep::Forever));
     assert_eq!(ask("k1").send(&app).await.header("idempotency-expires"), Some("never"));
