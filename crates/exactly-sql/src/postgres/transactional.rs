@@ -6,7 +6,7 @@ use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::store::Reply;
 use exactly::store::record::{self, Change, Record};
-use exactly::{Attempt, Call, Claim, Fenced, Keep, StoreError, TransactionalStore, Verdict};
+use exactly::{Attempt, Call, CallId, Claim, Fenced, Keep, StoreError, TransactionalStore, Verdict};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
@@ -15,6 +15,7 @@ use super::group::keep_code;
 use super::row::{PgTime, StoredRecord, attempt_code, millis_code, on_lost_code};
 use super::session::within;
 use super::settle::Columns;
+use super::sql::{PgQuery, Text};
 use super::tx::{PgTransaction, forget_stale_plans};
 use super::{PgStore, check_text};
 use crate::error::failed;
@@ -211,67 +212,44 @@ impl PgStore {
     }
 
     /// One round trip for a key never seen, two for an answer that takes no change. Nothing if the row was deleted in
-    /// between.
+    /// between, or committed by the one that was waited for.
     async fn claim_once(
         &self,
         tx: &mut PgConnection,
         call: &Call,
         lock: &LockWait<'_>,
     ) -> Result<Option<Verdict>, sqlx::Error> {
-        if self.insert(tx, call, lock).await? {
-            return Ok(Some(Verdict::Run(call.claim(Attempt::FIRST))));
+        let run = || Some(Verdict::Run(call.claim(Attempt::FIRST)));
+        let at_once = claim(&self.sql.claim, call).bind(lock_key(call.id()));
+        if at_once.execute(&mut *tx).await?.rows_affected() > 0 {
+            return Ok(run());
         }
-        if let Some(row) = self
+        let found = self
             .sql
             .read_one
             .query()
             .bind(call.id().as_bytes())
             .fetch_optional(&mut *tx)
-            .await?
-        {
-            let (now, stored) = read(&row)?;
-            if let (Change::Keep, verdict) = record::begin(Some(&stored.record), call, now) {
-                return Ok(Some(verdict));
-            }
-        }
-        self.claim_locked(tx, call, lock).await
-    }
-
-    /// Whether there was no row before.
-    async fn insert(&self, tx: &mut PgConnection, call: &Call, lock: &LockWait<'_>) -> Result<bool, sqlx::Error> {
-        let inserted = self
-            .sql
-            .claim
-            .query()
-            .bind(call.id().as_bytes())
-            .bind(call.fingerprint().as_bytes())
-            .bind(*call.token().as_bytes())
-            .bind(millis_code(call.lease()))
-            .bind(on_lost_code(call.on_lost()))
-            .bind(call.scope().principal())
-            .bind(call.scope().operation())
-            .bind(call.key().as_str())
-            .bind(lock.after)
-            .bind(&lock.limit)
-            .fetch_optional(&mut *tx)
             .await?;
-        let Some(row) = inserted else { return Ok(false) };
-        // A pool may open sessions long after the start, by settings that were changed since.
-        if let Some(durable) = &self.defaults.synchronous_commit
-            && row.try_get::<&str, _>(1)? == "off"
-        {
-            set_local(tx, "synchronous_commit", durable).await?;
+        if let Some(row) = found {
+            let (now, stored) = read(&row)?;
+            return match record::begin(Some(&stored.record), call, now) {
+                (Change::Keep, verdict) => Ok(Some(verdict)),
+                _ => self.claim_locked(tx, call, lock).await,
+            };
         }
-        Ok(true)
+        let waiting = claim(&self.sql.claim_waiting, call).bind(&lock.limit).bind(lock.after);
+        Ok(waiting.fetch_optional(tx).await?.and_then(|_| run()))
     }
 
-    /// The row was committed while we waited for it, or has to be taken over.
+    /// The row has to be taken over.
     async fn claim_locked(
         &self,
         tx: &mut PgConnection,
         call: &Call,
         lock: &LockWait<'_>,
     ) -> Result<Option<Verdict>, sqlx::Error> {
+        set_local(tx, "lock_timeout", &lock.limit).await?;
         let row = self
             .sql
             .lock_one
@@ -287,9 +265,6 @@ impl PgStore {
         }
         if matches!(verdict, Verdict::Run(_)) {
             set_local(tx, "lock_timeout", lock.after).await?;
-            if let Some(durable) = &self.defaults.synchronous_commit {
-                set_local(tx, "synchronous_commit", durable).await?;
-            }
         }
         Ok(Some(verdict))
     }
@@ -332,18 +307,21 @@ impl PgStore {
         outcome: &Bytes,
         keep: Keep,
     ) -> Result<Fenced, sqlx::Error> {
-        let completed = self
-            .sql
-            .complete_one
-            .query()
-            .bind(claim.id.as_bytes())
-            .bind(claim.token.as_bytes())
-            .bind(outcome.as_ref())
-            .bind(keep_code(keep))
-            .execute(&mut *tx)
-            .await?;
-        if completed.rows_affected() > 0 {
+        let complete = |whatever_the_session: bool| {
+            let query = self.sql.complete_one.query().bind(claim.id.as_bytes());
+            let query = query.bind(claim.token.as_bytes()).bind(outcome.as_ref());
+            query.bind(keep_code(keep)).bind(whatever_the_session)
+        };
+        let durable = self.defaults.synchronous_commit.as_deref();
+        if complete(durable.is_none()).execute(&mut *tx).await?.rows_affected() > 0 {
             return Ok(Fenced::Applied);
+        }
+        // A pool may open sessions long after the start, by settings that were changed since.
+        if let Some(durable) = durable {
+            set_local(tx, "synchronous_commit", durable).await?;
+            if complete(true).execute(&mut *tx).await?.rows_affected() > 0 {
+                return Ok(Fenced::Applied);
+            }
         }
         // Superseded, or a repetition: nothing will be changed, so nothing needs to be locked.
         let row = self
@@ -357,6 +335,25 @@ impl PgStore {
         let (now, stored) = read(&row)?;
         Ok(record::complete(Some(&stored.record), claim, outcome, keep, now).1)
     }
+}
+
+/// A statement that claims, as far as all of them are alike.
+fn claim<'q>(text: &Text, call: &'q Call) -> PgQuery<'q> {
+    text.query()
+        .bind(call.id().as_bytes())
+        .bind(call.fingerprint().as_bytes())
+        .bind(*call.token().as_bytes())
+        .bind(millis_code(call.lease()))
+        .bind(on_lost_code(call.on_lost()))
+        .bind(call.scope().principal())
+        .bind(call.scope().operation())
+        .bind(call.key().as_str())
+}
+
+/// The part of a call's id that its advisory lock is named by.
+fn lock_key(id: &CallId) -> i64 {
+    let (first, _) = id.as_bytes().split_first_chunk().expect("an id has 32 bytes");
+    i64::from_be_bytes(*first)
 }
 
 fn read(row: &PgRow) -> Result<(Timestamp, StoredRecord), sqlx::Error> {
