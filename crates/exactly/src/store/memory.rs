@@ -19,7 +19,8 @@ use crate::{Call, CallId, Claim, Key, Scope, StoreError, StoreErrorKind};
 pub struct MemoryStore {
     clock: Box<dyn Clock>,
     entries_max: usize,
-    // A std mutex, since every transition is a map operation and nothing awaits while holding it.
+    // A std mutex, since every transition is a map operation and nothing awaits while holding it. The clock is read under
+    // it: a moment that passed while waiting for it would look like a clock that was set back.
     entries: Mutex<HashMap<CallId, Entry>>,
     wakeups: Wakeups,
 }
@@ -70,8 +71,8 @@ impl MemoryStore {
     }
 
     fn begin_now(&self, call: &Call) -> Result<Verdict, StoreError> {
-        let now = self.clock.now();
         let mut entries = self.entries();
+        let now = self.clock.now();
         let entry = entries.get_mut(call.id());
         let (change, verdict) = record::begin(entry.as_ref().map(|entry| &entry.record), call, now);
         match (change, entry) {
@@ -104,8 +105,8 @@ impl MemoryStore {
     }
 
     fn step(&self, claim: &Claim, transition: impl FnOnce(Option<&Record>, Timestamp) -> (Change, Fenced)) -> Fenced {
-        let now = self.clock.now();
         let mut entries = self.entries();
+        let now = self.clock.now();
         let entry = entries.get_mut(&claim.id);
         let (change, fenced) = transition(entry.as_ref().map(|entry| &entry.record), now);
         match (change, entry) {
@@ -158,9 +159,10 @@ impl Store for MemoryStore {
 
     fn sweep(&self, limit: u32) -> Reply<'_, u32> {
         Box::pin(async move {
+            let mut entries = self.entries();
             let now = self.clock.now();
             let mut left = limit;
-            self.entries().retain(|_, entry| {
+            entries.retain(|_, entry| {
                 let gone = left > 0 && record::is_sweepable(&entry.record, now);
                 left -= u32::from(gone);
                 !gone
@@ -181,9 +183,9 @@ impl Inspect for MemoryStore {
 
     fn list<'a>(&'a self, filter: &'a Filter) -> Reply<'a, Page> {
         Box::pin(async move {
-            let now = self.clock.now();
             let limit = usize::try_from(filter.limit.clamp(1, Filter::LIMIT_MAX)).unwrap_or(1);
             let entries = self.entries();
+            let now = self.clock.now();
             // Sorted when somebody asks, because calls are looked up far more often than listed.
             let after = |id: &&CallId| filter.after.as_ref().is_none_or(|after| *id > after);
             let mut ids: Vec<_> = entries.keys().filter(after).collect();
