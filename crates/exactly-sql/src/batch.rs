@@ -142,7 +142,7 @@ impl Step {
     pub(crate) fn attempted(&self) -> &'static str {
         match self {
             Self::Begin { .. } => "begin record",
-            Self::Peek { .. } => "peek record",
+            Self::Peek { .. } => "peek at record",
             Self::Write { write, .. } | Self::GiveBack { abandon: write, .. } => write.attempted(),
         }
     }

@@ -14,6 +14,7 @@ use exactly::layer::{Builder, IdempotencyLayer, Policy, Principal};
 use exactly::{MemoryStore, Store};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use tokio::sync::{Notify, Semaphore};
 use tower::ServiceExt;
 
 /// A store's clock that stands still with tokio's, so that a test with paused time moves both.
@@ -85,6 +86,45 @@ pub(crate) fn counting(store: Arc<dyn Store>, policy: Policy) -> (Router, Runs) 
         async move { answer(201, format!("run {run}")) }
     });
     (app, runs)
+}
+
+/// An app whose handler says that it has started and waits for leave to end.
+pub(crate) struct Gated {
+    pub(crate) app: Router,
+    pub(crate) layer: IdempotencyLayer,
+    pub(crate) runs: Runs,
+    pub(crate) started: Arc<Semaphore>,
+    pub(crate) leave: Arc<Notify>,
+}
+
+pub(crate) fn gated(layer: IdempotencyLayer) -> Gated {
+    let runs = Runs::default();
+    let started = Arc::new(Semaphore::new(0));
+    let leave = Arc::new(Notify::new());
+    let (counted, announce, wait) = (runs.clone(), Arc::clone(&started), Arc::clone(&leave));
+    let app = app(&layer, move |_| {
+        let run = counted.count();
+        let (announce, wait) = (Arc::clone(&announce), Arc::clone(&wait));
+        async move {
+            let leave = wait.notified();
+            announce.add_permits(1);
+            leave.await;
+            answer(201, format!("run {run}"))
+        }
+    });
+    Gated {
+        app,
+        layer,
+        runs,
+        started,
+        leave,
+    }
+}
+
+impl Gated {
+    pub(crate) async fn until_started(&self) {
+        self.started.acquire().await.unwrap().forget();
+    }
 }
 
 pub(crate) fn answer(status: u16, body: impl Into<Body>) -> Response {

@@ -1,49 +1,26 @@
 //! The layer behind a real server, and clients that do not behave.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use exactly::layer::{IdempotencyLayer, Policy};
+use exactly::layer::Policy;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
 
-use crate::app::{Runs, answer, app, layer, memory};
+use crate::app::{Gated, gated, layer, memory};
 
 /// A server whose handler says that it has started and waits for leave to end.
 struct Served {
     address: SocketAddr,
-    layer: IdempotencyLayer,
-    runs: Runs,
-    started: Arc<Semaphore>,
-    leave: Arc<Notify>,
+    gated: Gated,
 }
 
 async fn serve(policy: Policy) -> Served {
-    let layer = layer(memory(), policy);
-    let runs = Runs::default();
-    let started = Arc::new(Semaphore::new(0));
-    let leave = Arc::new(Notify::new());
-    let (counted, announce, wait) = (runs.clone(), Arc::clone(&started), Arc::clone(&leave));
-    let app = app(&layer, move |_| {
-        let run = counted.count();
-        let (announce, wait) = (Arc::clone(&announce), Arc::clone(&wait));
-        async move {
-            announce.add_permits(1);
-            wait.notified().await;
-            answer(201, format!("run {run}"))
-        }
-    });
+    let gated = gated(layer(memory(), policy));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let app = gated.app.clone();
     tokio::spawn(async move { axum::serve(listener, app).await });
-    Served {
-        address,
-        layer,
-        runs,
-        started,
-        leave,
-    }
+    Served { address, gated }
 }
 
 impl Served {
@@ -71,18 +48,18 @@ async fn a_connection_that_is_cut_cancels_nothing() {
     let served = serve(Policy::playbook()).await;
     let request = refund("content-length: 2\r\n", "{}");
     let cut = served.connect(&request).await;
-    served.started.acquire().await.unwrap().forget();
+    served.gated.until_started().await;
     // With a reset, not only a goodbye.
     cut.set_zero_linger().unwrap();
     drop(cut);
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    served.leave.notify_one();
-    served.layer.drain().await;
+    served.gated.leave.notify_one();
+    served.gated.layer.drain().await;
     let answer = served.ask(&request).await;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     assert!(answer.contains("idempotency-status: replayed"), "{answer}");
     assert!(answer.ends_with("run 1"), "{answer}");
-    assert_eq!(served.runs.get(), 1);
+    assert_eq!(served.gated.runs.get(), 1);
 }
 
 #[tokio::test]
@@ -93,8 +70,8 @@ async fn a_body_that_breaks_off_claims_nothing() {
     let chunked = refund("transfer-encoding: chunked\r\n", "5\r\n{\"amo\r\n");
     drop(served.connect(&chunked).await);
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    assert_eq!(served.runs.get(), 0);
-    served.leave.notify_one();
+    assert_eq!(served.gated.runs.get(), 0);
+    served.gated.leave.notify_one();
     let whole = served.ask(&refund("content-length: 2\r\n", "{}")).await;
     assert!(whole.contains("idempotency-status: stored"), "{whole}");
 }
@@ -108,7 +85,7 @@ async fn a_body_that_says_it_is_too_long_is_not_waited_for() {
     let endless = format!("{:x}\r\n{}\r\n", 2048, "x".repeat(2048));
     let answer = served.ask(&refund("transfer-encoding: chunked\r\n", &endless)).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    assert_eq!(served.runs.get(), 0);
+    assert_eq!(served.gated.runs.get(), 0);
 }
 
 #[tokio::test]
@@ -118,13 +95,13 @@ async fn two_connections_with_one_key_share_one_run() {
     let request = refund("content-length: 2\r\n", "{}");
     let both = async { tokio::join!(served.ask(&request), served.ask(&chunked)) };
     let leave = async {
-        served.started.acquire().await.unwrap().forget();
+        served.gated.until_started().await;
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        served.leave.notify_one();
+        served.gated.leave.notify_one();
     };
     let ((one, other), ()) = tokio::join!(both, leave);
     assert!(one.ends_with("run 1") && other.ends_with("run 1"), "{one} {other}");
     let replayed = |answer: &str| answer.contains("idempotency-status: replayed");
     assert!(replayed(&one) != replayed(&other), "{one} {other}");
-    assert_eq!(served.runs.get(), 1);
+    assert_eq!(served.gated.runs.get(), 1);
 }

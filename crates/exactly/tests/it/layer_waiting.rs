@@ -2,52 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use exactly::MemoryStore;
-use exactly::layer::{CallInfo, Guarantee, IdempotencyLayer, Policy};
+use exactly::layer::{CallInfo, Guarantee, Policy};
 use exactly::once::Limits;
-use tokio::sync::{Notify, Semaphore};
 
-use crate::app::{Runs, SECOND, answer, app, ask, builder, layer, memory, settle_down};
-
-/// An app whose handler says that it has started and waits for leave to end.
-struct Gated {
-    app: Router,
-    layer: IdempotencyLayer,
-    runs: Runs,
-    started: Arc<Semaphore>,
-    leave: Arc<Notify>,
-}
-
-fn gated(layer: IdempotencyLayer) -> Gated {
-    let runs = Runs::default();
-    let started = Arc::new(Semaphore::new(0));
-    let leave = Arc::new(Notify::new());
-    let (counted, announce, wait) = (runs.clone(), Arc::clone(&started), Arc::clone(&leave));
-    let app = app(&layer, move |_| {
-        let run = counted.count();
-        let (announce, wait) = (Arc::clone(&announce), Arc::clone(&wait));
-        async move {
-            let leave = wait.notified();
-            announce.add_permits(1);
-            leave.await;
-            answer(201, format!("run {run}"))
-        }
-    });
-    Gated {
-        app,
-        layer,
-        runs,
-        started,
-        leave,
-    }
-}
-
-impl Gated {
-    async fn until_started(&self) {
-        self.started.acquire().await.unwrap().forget();
-    }
-}
+use crate::app::{Runs, SECOND, answer, app, ask, builder, gated, layer, memory, settle_down};
 
 #[tokio::test]
 async fn of_ten_concurrent_requests_one_runs_and_nine_get_its_answer() {
