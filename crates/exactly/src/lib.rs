@@ -52,4 +52,4 @@ pub use error::{StoreError, StoreErrorKind};
 pub use fingerprint::Fingerprint;
 pub use key::Key;
 pub use scope::Scope;
-pub use store::{Fenced, Inspect, Keep, MemoryStore, Replay, Store, TransactionalStore, Verdict};
+pub use store::{Fenced, Inspect, Keep, MemoryStore, Operate, Replay, Store, TransactionalStore, Verdict};

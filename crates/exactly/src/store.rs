@@ -40,6 +40,7 @@
 
 mod inspect;
 mod memory;
+mod operate;
 pub mod record;
 mod transactional;
 mod wake;
@@ -53,6 +54,7 @@ use bytes::Bytes;
 
 pub use self::inspect::{CallView, Filter, Inspect, Page, Phase};
 pub use self::memory::MemoryStore;
+pub use self::operate::{Note, Noted, Operate, TrailFilter};
 pub use self::transactional::TransactionalStore;
 pub use self::wake::{WakeHint, Wakeups, Watch};
 use crate::{Call, CallId, Claim, StoreError};

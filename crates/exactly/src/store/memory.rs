@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::record::{self, Change, Record, State};
-use super::{CallView, Fenced, Filter, Inspect, Keep, Page, Reply, Store, Verdict, Wakeups, Watch};
+use super::{
+    CallView, Fenced, Filter, Inspect, Keep, Note, Noted, Operate, Page, Reply, Store, TrailFilter, Verdict, Wakeups,
+    Watch,
+};
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::{Call, CallId, Claim, Key, Scope, StoreError, StoreErrorKind};
 
@@ -22,6 +25,7 @@ pub struct MemoryStore {
     // A std mutex, since every transition is a map operation and nothing awaits while holding it. The clock is read under
     // it: a moment that passed while waiting for it would look like a clock that was set back.
     entries: Mutex<HashMap<CallId, Entry>>,
+    trail: Mutex<Vec<Noted>>,
     wakeups: Wakeups,
 }
 
@@ -43,6 +47,9 @@ impl MemoryStore {
     /// How many records a store holds unless told otherwise.
     pub const ENTRIES_MAX_DEFAULT: usize = 1_000_000;
 
+    /// How many entries of the trail a store holds; the oldest make room.
+    const TRAIL_MAX: usize = 10_000;
+
     /// An empty store on a clock that no step of the wall clock moves.
     pub fn new() -> Self {
         Self::with_clock(SteadyClock::default())
@@ -54,6 +61,7 @@ impl MemoryStore {
             clock: Box::new(clock),
             entries_max: Self::ENTRIES_MAX_DEFAULT,
             entries: Mutex::default(),
+            trail: Mutex::default(),
             wakeups: Wakeups::default(),
         }
     }
@@ -198,6 +206,41 @@ impl Inspect for MemoryStore {
             let next = matching.next().and(calls.last().map(|view| view.claim.id));
             Ok(Page { calls, next })
         })
+    }
+}
+
+impl Operate for MemoryStore {
+    fn forget<'a>(&'a self, claim: &'a Claim) -> Reply<'a, Fenced> {
+        Box::pin(async move { Ok(self.settle(claim, |record, _| record::forget(record, claim))) })
+    }
+
+    fn note<'a>(&'a self, note: &'a Note) -> Reply<'a, ()> {
+        Box::pin(async move {
+            let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = trail.last().map_or(1, |last| last.number + 1);
+            if trail.len() >= Self::TRAIL_MAX {
+                trail.remove(0);
+            }
+            let (at, note) = (self.clock.now(), note.clone());
+            trail.push(Noted { number, at, note });
+            Ok(())
+        })
+    }
+
+    fn trail<'a>(&'a self, filter: &'a TrailFilter) -> Reply<'a, Vec<Noted>> {
+        Box::pin(async move {
+            let limit = usize::try_from(filter.limit.clamp(1, TrailFilter::LIMIT_MAX)).unwrap_or(1);
+            let trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
+            let matching = trail.iter().filter(|noted| {
+                filter.after.is_none_or(|after| noted.number > after)
+                    && filter.call.is_none_or(|call| noted.note.call == Some(call))
+            });
+            Ok(matching.take(limit).cloned().collect())
+        })
+    }
+
+    fn now(&self) -> Reply<'_, Timestamp> {
+        Box::pin(async move { Ok(self.clock.now()) })
     }
 }
 

@@ -181,6 +181,21 @@ pub fn abandon(record: Option<&Record>, claim: &Claim) -> (Change, Fenced) {
     }
 }
 
+/// Done → absent, because an operator said so. A record that is gone already is as forgotten as can be.
+pub fn forget(record: Option<&Record>, claim: &Claim) -> (Change, Fenced) {
+    match (record, owned(record, claim)) {
+        (None, _) => (Change::Keep, Fenced::Applied),
+        (
+            Some(_),
+            Some(Record {
+                state: State::Done { .. },
+                ..
+            }),
+        ) => (Change::Delete, Fenced::Applied),
+        (Some(_), _) => (Change::Keep, Fenced::Superseded),
+    }
+}
+
 /// In flight → lost, at once.
 pub fn lose(record: Option<&Record>, claim: &Claim, now: Timestamp) -> (Change, Fenced) {
     renew(record, claim, Duration::ZERO, now)

@@ -1,0 +1,93 @@
+//! The command line.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::check_config;
+use crate::logs::{self, LogFormat};
+
+/// Exactly-once effects in an at-least-once world.
+///
+/// A gateway that makes any service safe to retry, and the operators' tools around it.
+#[derive(Debug, Parser)]
+#[command(name = "exactly", version, max_term_width = 100)]
+struct Cli {
+    /// How log lines look, on standard error.
+    #[arg(long, global = true, value_enum, default_value_t, env = "EXACTLY_LOG_FORMAT")]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say what is wrong with a configuration, all at once.
+    CheckConfig(check_config::Args),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+/// What a command ends with.
+pub(crate) type Ended = Result<ExitCode, Box<dyn Error + Send + Sync>>;
+
+pub(crate) fn run() -> ExitCode {
+    let cli = Cli::parse();
+    logs::start(cli.log_format);
+    match cli.command.run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("exactly: {}", chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Command {
+    fn run(self) -> Ended {
+        match self {
+            Self::CheckConfig(args) => args.run(),
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "exactly", &mut std::io::stdout());
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Runs a command that does more than one thing at a time.
+#[expect(dead_code, reason = "no command needs a runtime yet")]
+fn block_on(command: impl Future<Output = Ended>) -> Ended {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(command)
+}
+
+/// An error with everything that led to it.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,360 @@
+//! What the server is told: by a file, by flags, by the environment.
+//!
+//! Everything that is wrong is told at once, each with file, line, key, value and what is accepted. Only this module reads
+//! the environment.
+
+mod policy;
+mod table;
+
+use std::fmt;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use exactly::layer::Policy;
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, Method, Uri, header};
+use toml::de::DeTable;
+
+pub(crate) use self::table::Fault;
+use self::table::{Faults, Table};
+
+/// Where requests come in unless told otherwise.
+const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
+/// The operators' address: never reachable from elsewhere unless told so.
+const ADMIN_DEFAULT: &str = "127.0.0.1:8081";
+const STORE_DEFAULT: &str = "sqlite:exactly.db";
+
+/// Everything that the server is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) upstream: Option<Upstream>,
+    pub(crate) store: String,
+    pub(crate) credentials: Credentials,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) default_policy: Policy,
+    pub(crate) routes: Vec<Route>,
+}
+
+/// The service behind the gateway: a fixed place, never one that a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upstream(pub(crate) Authority);
+
+/// What tells one caller from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub(crate) headers: Vec<HeaderName>,
+    pub(crate) cookies: Vec<String>,
+    /// Everybody shares their keys.
+    pub(crate) global: bool,
+}
+
+/// How long the server waits for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    /// For a connection to the upstream.
+    pub(crate) connect: Duration,
+    /// For the head of its answer, and between two pieces of it.
+    pub(crate) response: Duration,
+    /// For a client to send the head of its request.
+    pub(crate) header: Duration,
+    /// For running requests, once told to stop.
+    pub(crate) drain: Duration,
+}
+
+/// The policy of one route.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) policy: Policy,
+}
+
+/// A file that cannot be used.
+#[derive(Debug)]
+pub(crate) struct ConfigError {
+    path: PathBuf,
+    faults: Vec<Fault>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: LISTEN_DEFAULT.parse().expect("the constant is an address"),
+            admin: ADMIN_DEFAULT.parse().expect("the constant is an address"),
+            upstream: None,
+            store: STORE_DEFAULT.to_owned(),
+            credentials: Credentials::default(),
+            timeouts: Timeouts::default(),
+            default_policy: Policy::playbook(),
+            routes: Vec::new(),
+        }
+    }
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        Self {
+            headers: vec![header::AUTHORIZATION],
+            cookies: Vec::new(),
+            global: false,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(3),
+            response: Duration::from_mins(1),
+            header: Duration::from_secs(10),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the file at `path`.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|error| ConfigError {
+            path: path.to_owned(),
+            faults: vec![Fault {
+                line: 0,
+                what: error.to_string(),
+            }],
+        })?;
+        Self::parse(&text).map_err(|faults| ConfigError {
+            path: path.to_owned(),
+            faults,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        let mut faults = Faults::new(text);
+        let (root, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            faults.add(error.span().map_or(0, |span| span.start), error.message());
+        }
+        let config = Self::of_table(Table::root(root.get_ref()), &mut faults);
+        let found = faults.into_found();
+        if found.is_empty() { Ok(config) } else { Err(found) }
+    }
+
+    fn of_table(mut root: Table<'_>, faults: &mut Faults<'_>) -> Self {
+        let mut config = Self::default();
+        let address = "an address such as \"127.0.0.1:8080\"";
+        set(&mut config.listen, root.parsed("listen", address, faults));
+        if let Some(mut admin) = root.table("admin", faults) {
+            set(&mut config.admin, admin.parsed("listen", address, faults));
+            admin.finish(faults);
+        }
+        config.upstream = root.parsed("upstream", Upstream::ACCEPTED, faults);
+        set(&mut config.store, root.text("store", faults));
+        if let Some(table) = root.table("principal", faults) {
+            config.credentials = Credentials::of_table(table, faults);
+        }
+        if let Some(mut table) = root.table("timeouts", faults) {
+            let timeouts = &mut config.timeouts;
+            set(&mut timeouts.connect, table.duration("connect", faults));
+            set(&mut timeouts.response, table.duration("response", faults));
+            set(&mut timeouts.header, table.duration("header", faults));
+            set(&mut timeouts.drain, table.duration("drain", faults));
+            table.finish(faults);
+        }
+        if let Some(mut table) = root.table("defaults", faults) {
+            config.default_policy = policy::of_table(&mut table, Policy::playbook(), faults);
+            table.finish(faults);
+        }
+        let defaults = config.default_policy.clone();
+        for mut table in root.tables("routes", faults) {
+            config.routes.extend(Route::of_table(&mut table, &defaults, faults));
+            table.finish(faults);
+        }
+        root.finish(faults);
+        config
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+impl Credentials {
+    fn of_table(mut table: Table<'_>, faults: &mut Faults<'_>) -> Self {
+        let mut credentials = Self::default();
+        set(&mut credentials.headers, table.list("headers", "header names", faults));
+        set(&mut credentials.cookies, table.list("cookies", "cookie names", faults));
+        set(&mut credentials.global, table.flag("global", faults));
+        if !credentials.global && credentials.headers.is_empty() && credentials.cookies.is_empty() {
+            let what = "principal names neither headers nor cookies: name what tells callers apart, or set \
+                        global = true if all of them may share their keys and answers";
+            faults.add(table.at(), what);
+        }
+        table.finish(faults);
+        credentials
+    }
+}
+
+impl Route {
+    fn of_table(table: &mut Table<'_>, defaults: &Policy, faults: &mut Faults<'_>) -> Option<Self> {
+        let method = table.parsed("method", "a method such as \"POST\"", faults);
+        let path = table.text("path", faults);
+        let policy = policy::of_table(table, defaults.clone(), faults);
+        let (Some(method), Some(path)) = (method, path) else {
+            faults.add(table.at(), "a route needs method and path");
+            return None;
+        };
+        Some(Self { method, path, policy })
+    }
+}
+
+impl Upstream {
+    pub(crate) const ACCEPTED: &str = "http://HOST:PORT, without a path";
+}
+
+impl std::str::FromStr for Upstream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("{text:?} is not accepted; it must be {}", Self::ACCEPTED);
+        let uri: Uri = text.parse().map_err(|_| refused())?;
+        let is_root = matches!(
+            uri.path_and_query().map(http::uri::PathAndQuery::as_str),
+            None | Some("/")
+        );
+        match uri.authority() {
+            Some(authority) if uri.scheme() == Some(&Scheme::HTTP) && is_root && !authority.as_str().contains('@') => {
+                Ok(Self(authority.clone()))
+            }
+            _ => Err(refused()),
+        }
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.0)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        for (index, Fault { line, what }) in self.faults.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "\n" })?;
+            match line {
+                0 => write!(f, "{path}: {what}")?,
+                line => write!(f, "{path}:{line}: {what}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_it_all() {
+        let config = Config::parse(
+            r#"
+            listen = "0.0.0.0:80"
+            upstream = "http://10.0.0.7:3000"
+            store = "postgres://db/exactly"
+
+            [admin]
+            listen = "127.0.0.1:9000"
+
+            [principal]
+            headers = ["authorization", "x-api-key"]
+            cookies = ["session"]
+
+            [timeouts]
+            connect = "1s"
+            response = "20s"
+
+            [defaults]
+            keep = "72h"
+
+            [[routes]]
+            method = "POST"
+            path = "/refunds/{id}"
+            key = "required"
+            wait = "5s"
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.listen.to_string(), "0.0.0.0:80");
+        assert_eq!(config.admin.to_string(), "127.0.0.1:9000");
+        assert_eq!(config.upstream.unwrap().to_string(), "http://10.0.0.7:3000");
+        assert_eq!(config.credentials.headers.len(), 2);
+        assert_eq!(config.timeouts.connect, Duration::from_secs(1));
+        assert_eq!(config.timeouts.drain, Duration::from_secs(30));
+        assert_eq!(config.routes.len(), 1);
+        assert_eq!(config.routes[0].path, "/refunds/{id}");
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config.listen.to_string(), LISTEN_DEFAULT);
+        assert!(config.admin.ip().is_loopback());
+        assert_eq!(config.store, STORE_DEFAULT);
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_with_its_line() {
+        let text = r#"
+listen = "here"
+upstream = "https://user@example.com/path"
+stroe = "sqlite:x.db"
+[principal]
+headers = []
+[[routes]]
+method = "POST"
+path = "/refunds"
+keep = "1 fortnight"
+guarantee = "exactly-once"
+[[routes]]
+path = "/x"
+"#;
+        let faults = Config::parse(text).unwrap_err();
+        let told: Vec<_> = faults
+            .iter()
+            .map(|fault| format!("{}: {}", fault.line, fault.what))
+            .collect();
+        let expected = [
+            (2, "listen is \"here\", accepted is an address"),
+            (
+                3,
+                "upstream is \"https://user@example.com/path\", accepted is http://HOST:PORT",
+            ),
+            (4, "stroe is not a setting; here are: admin, defaults, listen"),
+            (5, "principal names neither headers nor cookies"),
+            (10, "routes[0].keep is \"1 fortnight\", accepted is a number and a unit"),
+            (
+                11,
+                "routes[0].guarantee is \"exactly-once\", accepted is \"at-most-once\" or \"rerunnable\"",
+            ),
+            (12, "a route needs method and path"),
+        ];
+        assert_eq!(told.len(), expected.len(), "{told:#?}");
+        for (told, (line, what)) in told.iter().zip(expected) {
+            assert!(told.starts_with(&format!("{line}: {what}")), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_with_its_line() {
+        let faults = Config::parse("listen = \"127.0.0.1:1\"\nstore = \n").unwrap_err();
+        assert_eq!(faults[0].line, 2);
+    }
+}

@@ -1,0 +1,120 @@
+//! The policy of a route, as a table says it.
+
+use exactly::Keep;
+use exactly::fingerprint::LeaveOut;
+use exactly::key::{KeyFormat, KeySyntax};
+use exactly::layer::{Guarantee, KeyRule, Policy};
+use http::HeaderName;
+
+use super::table::{Faults, Table};
+
+const HEADERS: &str = "header names";
+
+/// `policy` with what `table` says about it.
+pub(super) fn of_table(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
+    let presets = [("playbook", 0), ("ietf", 1), ("stripe", 2)];
+    let policy = match table.word("preset", &presets, faults) {
+        None => policy,
+        Some(0) => Policy::playbook(),
+        Some(1) => Policy::ietf(),
+        Some(_) => Policy::stripe(),
+    };
+    let policy = of_keys(table, policy, faults);
+    let policy = of_guarantee(table, policy, faults);
+    of_answers(table, policy, faults)
+}
+
+fn of_keys(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
+    let rules = [
+        ("required", KeyRule::Required),
+        ("optional", KeyRule::Optional),
+        ("off", KeyRule::Off),
+    ];
+    let formats = [("opaque", KeyFormat::Opaque), ("uuid-v4", KeyFormat::UuidV4)];
+    let syntaxes = [("lenient", KeySyntax::Lenient), ("strict", KeySyntax::Strict)];
+    let policy = or(policy, table.word("key", &rules, faults), Policy::key);
+    let policy = or(policy, table.word("key_format", &formats, faults), Policy::key_format);
+    let policy = or(policy, table.word("key_syntax", &syntaxes, faults), Policy::key_syntax);
+    let policy = each(policy, headers(table, "key_headers", faults), Policy::key_header);
+    or(policy, table.text("key_field", faults), Policy::key_field)
+}
+
+fn of_guarantee(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
+    // No transaction reaches through a gateway.
+    let guarantees = [
+        ("at-most-once", Guarantee::AtMostOnce),
+        ("rerunnable", Guarantee::Rerunnable),
+    ];
+    let policy = or(policy, table.word("guarantee", &guarantees, faults), Policy::guarantee);
+    let policy = or(policy, table.duration("lease", faults), Policy::lease);
+    or(policy, table.duration("wait", faults), Policy::wait)
+}
+
+fn of_answers(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
+    let policy = or(policy, keep(table, faults), Policy::keep);
+    let policy = or(policy, table.bytes("body_max", faults), Policy::body_max);
+    let policy = or(policy, table.bytes("answer_max", faults), Policy::answer_max);
+    let policy = each(
+        policy,
+        headers(table, "compared_headers", faults),
+        Policy::compared_header,
+    );
+    let policy = each(
+        policy,
+        headers(table, "withheld_headers", faults),
+        Policy::withheld_header,
+    );
+    let policy = each(
+        policy,
+        headers(table, "replayed_headers", faults),
+        Policy::replayed_header,
+    );
+    let policy = match table.flag("store_answers", faults) {
+        Some(false) => policy.never_store_answers(),
+        Some(true) | None => policy,
+    };
+    or(policy, leave_out(table, faults), Policy::leave_out)
+}
+
+fn or<T>(policy: Policy, value: Option<T>, set: impl FnOnce(Policy, T) -> Policy) -> Policy {
+    match value {
+        Some(value) => set(policy, value),
+        None => policy,
+    }
+}
+
+fn each(policy: Policy, names: Vec<HeaderName>, add: impl Fn(Policy, HeaderName) -> Policy) -> Policy {
+    names.into_iter().fold(policy, add)
+}
+
+fn headers(table: &mut Table<'_>, key: &'static str, faults: &mut Faults<'_>) -> Vec<HeaderName> {
+    table.list(key, HEADERS, faults).unwrap_or_default()
+}
+
+fn keep(table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Keep> {
+    if table.is_text("keep", "forever") {
+        return Some(Keep::Forever);
+    }
+    table.duration("keep", faults).map(Keep::For)
+}
+
+/// Fields that may differ between a request and its retry: JSON pointers begin with a slash, form fields do not.
+fn leave_out(table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<LeaveOut> {
+    let fields: Vec<String> = table.list("leave_out", "JSON pointers (\"/sentAt\") and form fields", faults)?;
+    let mut leave_out = LeaveOut::nothing();
+    for field in fields {
+        let pointed = if field.starts_with('/') {
+            leave_out.pointer(&field)
+        } else {
+            Ok(leave_out.field(&field))
+        };
+        match pointed {
+            Ok(added) => leave_out = added,
+            Err(error) => {
+                table.refuse_key("leave_out", &error.to_string(), faults);
+                return None;
+            }
+        }
+    }
+    Some(leave_out)
+}

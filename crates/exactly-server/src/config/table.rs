@@ -1,0 +1,336 @@
+//! A TOML table, read key by key, with every mistake written down.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// One thing that is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Counted from one.
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+/// Everything that is wrong with a file.
+#[derive(Debug)]
+pub(crate) struct Faults<'t> {
+    text: &'t str,
+    found: Vec<Fault>,
+}
+
+impl<'t> Faults<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            found: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, at: usize, what: impl Into<String>) {
+        let line = 1 + self.text.as_bytes()[..at.min(self.text.len())]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        let what = what.into();
+        self.found.push(Fault { line, what });
+    }
+
+    /// In the order of the file.
+    pub(crate) fn into_found(mut self) -> Vec<Fault> {
+        self.found.sort_by_key(|fault| fault.line);
+        self.found
+    }
+}
+
+/// One table of the file.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    /// The keys that lead here, with a dot after them.
+    path: String,
+    at: usize,
+    table: &'a DeTable<'a>,
+    read: BTreeSet<&'static str>,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn root(table: &'a DeTable<'a>) -> Self {
+        Self {
+            path: String::new(),
+            at: 0,
+            table,
+            read: BTreeSet::new(),
+        }
+    }
+
+    /// Where it stands in the file.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The table under `key`; an empty one if there is none.
+    pub(crate) fn table(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Table<'a>> {
+        let value = self.get(key)?;
+        match value.get_ref() {
+            DeValue::Table(table) => Some(self.below(format!("{}{key}.", self.path), value, table)),
+            _ => {
+                self.refuse(key, value, "a table", faults);
+                None
+            }
+        }
+    }
+
+    /// The tables of the array under `key`.
+    pub(crate) fn tables(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Vec<Table<'a>> {
+        let Some(value) = self.get(key) else {
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        if let DeValue::Array(array) = value.get_ref() {
+            for (index, element) in array.iter().enumerate() {
+                if let DeValue::Table(table) = element.get_ref() {
+                    tables.push(self.below(format!("{}{key}[{index}].", self.path), element, table));
+                }
+            }
+            if tables.len() == array.len() {
+                return tables;
+            }
+        }
+        self.refuse(key, value, &format!("tables, each under [[{key}]]"), faults);
+        tables
+    }
+
+    /// A text that `parse` can read.
+    pub(crate) fn parsed<T: FromStr>(
+        &mut self,
+        key: &'static str,
+        accepted: &str,
+        faults: &mut Faults<'_>,
+    ) -> Option<T> {
+        self.read(key, accepted, faults, |value| text(value)?.parse().ok())
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<String> {
+        let accepted = "a text that is not empty";
+        self.read(key, accepted, faults, |value| {
+            text(value).filter(|text| !text.is_empty()).map(str::to_owned)
+        })
+    }
+
+    /// Whether `key` is just this text.
+    pub(crate) fn is_text(&mut self, key: &'static str, wanted: &str) -> bool {
+        self.get(key).is_some_and(|value| text(value.get_ref()) == Some(wanted))
+    }
+
+    pub(crate) fn flag(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<bool> {
+        self.read(key, "true or false", faults, |value| match value {
+            DeValue::Boolean(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[(&str, T)],
+        faults: &mut Faults<'_>,
+    ) -> Option<T> {
+        let accepted: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+        self.read(key, &accepted.join(" or "), faults, |value| {
+            let found = words.iter().find(|(word, _)| text(value) == Some(word));
+            found.map(|(_, meaning)| *meaning)
+        })
+    }
+
+    /// Texts, each of which `parse` can read.
+    pub(crate) fn list<T: FromStr>(
+        &mut self,
+        key: &'static str,
+        accepted: &str,
+        faults: &mut Faults<'_>,
+    ) -> Option<Vec<T>> {
+        self.read(key, &format!("a list of {accepted}"), faults, |value| match value {
+            DeValue::Array(array) => array
+                .iter()
+                .map(|element| text(element.get_ref())?.parse().ok())
+                .collect(),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn duration(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Duration> {
+        let accepted = "a number and a unit: \"250ms\", \"10s\", \"5m\", \"24h\" or \"7d\"";
+        self.read(key, accepted, faults, |value| duration(text(value)?))
+    }
+
+    pub(crate) fn bytes(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<usize> {
+        let accepted = "a number of bytes, or \"64KiB\", \"1MiB\", \"1GiB\"";
+        self.read(key, accepted, faults, |value| match value {
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+            value => bytes(text(value)?),
+        })
+    }
+
+    pub(crate) fn read<T>(
+        &mut self,
+        key: &'static str,
+        accepted: &str,
+        faults: &mut Faults<'_>,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.get(key)?;
+        let found = read(value.get_ref());
+        if found.is_none() {
+            self.refuse(key, value, accepted, faults);
+        }
+        found
+    }
+
+    /// Says that the value of `key` cannot be.
+    pub(crate) fn refuse_key(&self, key: &'static str, accepted: &str, faults: &mut Faults<'_>) {
+        if let Some(value) = self.table.get(key) {
+            self.refuse(key, value, accepted, faults);
+        }
+    }
+
+    /// Writes down the keys that nobody asked for.
+    pub(crate) fn finish(self, faults: &mut Faults<'_>) {
+        for key in self.table.keys() {
+            let name: &str = key.get_ref();
+            if !self.read.contains(name) {
+                let accepted: Vec<_> = self.read.iter().copied().collect();
+                let what = format!(
+                    "{}{name} is not a setting; here are: {}",
+                    self.path,
+                    accepted.join(", ")
+                );
+                faults.add(key.span().start, what);
+            }
+        }
+    }
+
+    fn get(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.read.insert(key);
+        self.table.get(key)
+    }
+
+    fn below(&self, path: String, value: &'a Spanned<DeValue<'a>>, table: &'a DeTable<'a>) -> Table<'a> {
+        Table {
+            path,
+            at: value.span().start,
+            table,
+            read: BTreeSet::new(),
+        }
+    }
+
+    fn refuse(&self, key: &str, value: &Spanned<DeValue<'_>>, accepted: &str, faults: &mut Faults<'_>) {
+        let shown = Shown(value.get_ref());
+        let what = format!("{}{key} is {shown}, accepted is {accepted}", self.path);
+        faults.add(value.span().start, what);
+    }
+}
+
+fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+    match value {
+        DeValue::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// `10s`, `250ms`, `24h`.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text)?;
+    Some(match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3600)?),
+        "d" => Duration::from_secs(number.checked_mul(86400)?),
+        _ => return None,
+    })
+}
+
+fn bytes(text: &str) -> Option<usize> {
+    let (number, unit) = split(text)?;
+    let factor: u64 = match unit {
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    usize::try_from(number.checked_mul(factor)?).ok()
+}
+
+fn split(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(end);
+    Some((number.parse().ok()?, unit.trim_start()))
+}
+
+/// A value as it may be shown in a message.
+struct Shown<'v>(&'v DeValue<'v>);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            DeValue::String(text) => write!(f, "{text:?}"),
+            DeValue::Integer(number) => number.fmt(f),
+            DeValue::Float(number) => number.fmt(f),
+            DeValue::Boolean(flag) => flag.fmt(f),
+            DeValue::Datetime(moment) => moment.fmt(f),
+            DeValue::Array(array) => {
+                f.write_str("[")?;
+                for (index, element) in array.iter().enumerate() {
+                    f.write_str(if index == 0 { "" } else { ", " })?;
+                    Shown(element.get_ref()).fmt(f)?;
+                }
+                f.write_str("]")
+            }
+            DeValue::Table(_) => f.write_str("a table"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, expected) in [
+            ("250ms", Some(Duration::from_millis(250))),
+            ("10s", Some(Duration::from_secs(10))),
+            ("5 m", Some(Duration::from_mins(5))),
+            ("24h", Some(Duration::from_hours(24))),
+            ("7d", Some(Duration::from_hours(7 * 24))),
+            ("10", None),
+            ("s", None),
+            ("-1s", None),
+            ("1.5h", None),
+            ("1 fortnight", None),
+            ("99999999999999999999s", None),
+            ("9999999999999999999d", None),
+        ] {
+            assert_eq!(duration(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_a_unit_of_two() {
+        for (text, expected) in [
+            ("64KiB", Some(65536)),
+            ("1 MiB", Some(1 << 20)),
+            ("1GiB", Some(1 << 30)),
+            ("1MB", None),
+            ("KiB", None),
+            ("99999999999999GiB", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What changes in a message on its way through.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Takes off what belongs to one connection (RFC 9110, section 7.6.1).
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in [
+        header::CONNECTION,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+    ] {
+        headers.remove(name);
+    }
+}
+
+/// Adds who asked, and for whom (RFC 7239 and what came before it).
+pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
+    let host = headers.get(header::HOST).cloned();
+    let node = match client {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("\"[{address}]\""),
+    };
+    let mut forwarded = format!("for={node};proto=http");
+    if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok())
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+    {
+        forwarded.push_str(";host=");
+        forwarded.push_str(host);
+    }
+    append(headers, header::FORWARDED, &forwarded);
+    append(headers, X_FORWARDED_FOR, &client.to_string());
+    headers
+        .entry(X_FORWARDED_PROTO)
+        .or_insert(HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.entry(X_FORWARDED_HOST).or_insert(host);
+    }
+}
+
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.append(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn what_belongs_to_one_connection_stays_there() {
+        let mut message = headers(&[
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("keep-alive", "timeout=5"),
+            ("content-type", "text/plain"),
+        ]);
+        strip_hop_by_hop(&mut message);
+        assert_eq!(message, headers(&[("content-type", "text/plain")]));
+    }
+
+    #[test]
+    fn the_upstream_learns_who_asked() {
+        let mut message = headers(&[("host", "shop.example"), ("x-forwarded-for", "203.0.113.9")]);
+        add_forwarded(&mut message, "198.51.100.7".parse().unwrap());
+        assert_eq!(message["forwarded"], "for=198.51.100.7;proto=http;host=shop.example");
+        let hops: Vec<_> = message.get_all("x-forwarded-for").iter().collect();
+        assert_eq!(hops, ["203.0.113.9", "198.51.100.7"]);
+        assert_eq!(message["x-forwarded-host"], "shop.example");
+        let mut message = headers(&[("host", "evil\";for=1.2.3.4")]);
+        add_forwarded(&mut message, "2001:db8::1".parse().unwrap());
+        assert_eq!(message["forwarded"], "for=\"[2001:db8::1]\";proto=http");
+    }
+}
