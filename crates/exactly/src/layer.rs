@@ -27,10 +27,12 @@ mod body;
 mod config;
 mod detached;
 mod exchange;
+mod fate;
 mod member;
 mod policy;
 mod problem;
 mod recent;
+mod reconcile;
 mod reply;
 mod request;
 mod route;
@@ -59,14 +61,17 @@ pub use self::policy::{Guarantee, IDEMPOTENCY_KEY, KeyRule, Policy, Statuses};
 use self::problem::Render;
 pub use self::problem::{Problem, Renderer};
 use self::recent::Recent;
-pub use self::reply::{IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETRYABLE, IDEMPOTENCY_STATUS, NothingHappened};
+pub use self::reconcile::{Doubt, Found, Reconciled};
+pub use self::reply::{
+    IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETRYABLE, IDEMPOTENCY_STATUS, NothingHappened, OutcomeUnknown,
+};
 use self::request::Asked;
 use self::route::Route;
 pub use self::seal::KeyRing;
 use self::transaction::Transactions;
 pub use self::transaction::TxSlot;
 use crate::gate::Gate;
-use crate::once::{Ending, Once};
+use crate::once::Once;
 use crate::{CallId, Claim, Fenced, Key, Store, StoreError, telemetry};
 
 /// Makes the requests of a service safe to repeat. Cheap to clone; clones share everything.
@@ -141,20 +146,7 @@ impl IdempotencyLayer {
     /// Ends a doubt on a route with this layer's policy: someone found out what came of the attempt with `claim`.
     /// `Superseded`: it was settled otherwise, by its owner or by somebody else.
     pub async fn settle(&self, claim: &Claim, settlement: Settlement) -> Result<Fenced, StoreError> {
-        let ending = match settlement {
-            Settlement::DidNotHappen => Ending::DidNotHappen,
-            Settlement::Happened(answer) => {
-                let (parts, body) = answer.into_parts();
-                let kept = (body.len() <= self.policy.answer_max).then_some(&body);
-                Ending::Happened(answer::encode(
-                    &self.policy,
-                    &claim.id,
-                    parts.status,
-                    &parts.headers,
-                    kept,
-                ))
-            }
-        };
+        let ending = reconcile::encode(&self.policy, claim, &settlement);
         self.shared.once.settle(claim, ending, self.policy.keep).await
     }
 

@@ -12,9 +12,10 @@ use tower_service::Service;
 
 use super::body::{self, Body, BoxError, Read};
 use super::detached::Detached;
-use super::policy::{Fate, Policy, fate};
+use super::fate::{Fate, fate};
+use super::policy::Policy;
 use super::problem::{RETRY_AFTER_DEFAULT, Refusal, link_header};
-use super::reply::{KeyStatus, NothingHappened, label};
+use super::reply::{KeyStatus, NothingHappened, OutcomeUnknown, label};
 use super::transaction::{OpenTx, Regained, Transactions};
 use super::{CallInfo, Guarantee, Shared, answer};
 use crate::gate::Passage;
@@ -35,8 +36,10 @@ pub(super) enum Came<E> {
     Answer(Answer),
     /// The service failed instead of answering.
     Failed(E),
-    /// The handler panicked, or its answer broke off.
+    /// The handler panicked.
     Broke,
+    /// Its answer broke off, or it says itself that it does not know what it did.
+    Unknown,
 }
 
 pub(super) struct Answer {
@@ -58,13 +61,20 @@ where
             shared, policy, call, ..
         } = &*self;
         match shared.once.turn(call, policy.wait).await {
-            Ok(Verdict::Run(claim)) => {
-                let shared = Arc::clone(shared);
-                Detached::new(self.run_leased(claim), &shared.tasks).await
-            }
+            Ok(Verdict::Run(claim)) => self.run(claim).await,
+            Ok(Verdict::InDoubt(doubt)) => match shared.reconcile(policy, call, doubt).await {
+                Ok(Verdict::Run(claim)) => self.run(claim).await,
+                Ok(verdict) => Ok(shared.told(policy, call, verdict)),
+                Err(error) => Ok(shared.unavailable(policy, call, &error)),
+            },
             Ok(verdict) => Ok(shared.told(policy, call, verdict)),
             Err(error) => Ok(shared.unavailable(policy, call, &error)),
         }
+    }
+
+    async fn run(self: Box<Self>, claim: Claim) -> Result<Response<Body>, S::Error> {
+        let shared = Arc::clone(&self.shared);
+        Detached::new(self.run_leased(claim), &shared.tasks).await
     }
 
     async fn run_leased(self: Box<Self>, claim: Claim) -> Result<Response<Body>, S::Error> {
@@ -88,12 +98,13 @@ where
                 shared.lose(&policy, &call, &claim).await;
                 return Err(error);
             }
-            Came::Broke => {
+            broken => {
                 shared.lose(&policy, &call, &claim).await;
-                let settle = shared.settle_link(call.id());
-                let refusal = match policy.guarantee {
-                    Guarantee::Rerunnable => Refusal::Rerunnable,
-                    _ => Refusal::HandlerFailed { id: call.id(), settle },
+                let (id, settle) = (call.id(), shared.settle_link(call.id()));
+                let refusal = match (policy.guarantee, broken) {
+                    (Guarantee::Rerunnable, _) => Refusal::Rerunnable,
+                    (_, Came::Unknown) => Refusal::InDoubt { id, settle },
+                    _ => Refusal::HandlerFailed { id, settle },
                 };
                 return Ok(shared.refuse_keyed(&policy, refusal, Some(policy.keep)));
             }
@@ -370,8 +381,11 @@ where
     R::Error: Into<BoxError>,
 {
     let (parts, body) = response.into_parts();
+    if parts.extensions.get::<OutcomeUnknown>().is_some() {
+        return Came::Unknown;
+    }
     match body::read(body, answer_max).await {
         Ok(body) => Came::Answer(Answer { parts, body }),
-        Err(_) => Came::Broke,
+        Err(_) => Came::Unknown,
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode, header};
 
+use super::reconcile::{Doubt, Found, Reconcile};
 use super::seal::KeyRing;
 use super::{ConfigError, answer};
 use crate::fingerprint::LeaveOut;
@@ -78,6 +79,7 @@ pub struct Policy {
     pub(super) replayed_headers: Vec<HeaderName>,
     pub(super) store_answer: bool,
     pub(super) sealed_by: Option<Arc<KeyRing>>,
+    pub(super) reconcile: Option<Reconcile>,
     pub(super) statuses: Statuses,
 }
 
@@ -109,6 +111,7 @@ impl Policy {
             replayed_headers: Vec::new(),
             store_answer: true,
             sealed_by: None,
+            reconcile: None,
             statuses: Statuses {
                 key_missing: StatusCode::UNPROCESSABLE_ENTITY,
                 key_invalid: StatusCode::UNPROCESSABLE_ENTITY,
@@ -269,6 +272,15 @@ impl Policy {
         self
     }
 
+    /// Whom to ask what came of an attempt that is in doubt: on the next request with its key, and whenever
+    /// [`IdempotencyLayer::reconcile_all`](super::IdempotencyLayer::reconcile_all) is called. It must end by itself, and
+    /// say nothing that it does not know.
+    #[must_use]
+    pub fn reconcile(mut self, ask: impl Fn(Doubt) -> Found + Send + Sync + 'static) -> Self {
+        self.reconcile = Some(Reconcile::new(ask));
+        self
+    }
+
     /// The statuses of refusals.
     #[must_use]
     pub fn statuses(mut self, statuses: Statuses) -> Self {
@@ -326,65 +338,5 @@ impl Policy {
             require(status.is_client_error(), "statuses", status.to_string(), "a 4xx status");
         }
         faults
-    }
-}
-
-/// What becomes of the key after an answer with `status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Store,
-    Free,
-    Doubt,
-}
-
-/// 408, 425, 429 and 503 say that nothing happened. Beyond that it depends on what was promised: in a transaction a 5xx
-/// was rolled back and a rerunnable effect may be repeated, but otherwise a 500 is an answer like any other, while 502
-/// and 504 say that someone further down may have done it.
-pub(super) fn fate(guarantee: Guarantee, status: StatusCode) -> Fate {
-    match (status.as_u16(), guarantee) {
-        (408 | 425 | 429 | 503, _) | (500.., Guarantee::Transactional | Guarantee::Rerunnable) => Fate::Free,
-        (502 | 504, Guarantee::AtMostOnce) => Fate::Doubt,
-        _ => Fate::Store,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_stored_depends_on_the_guarantee() {
-        use Fate::{Doubt, Free, Store};
-        let table = [
-            // status, transactional, at-most-once, rerunnable
-            (200, Store, Store, Store),
-            (201, Store, Store, Store),
-            (204, Store, Store, Store),
-            (302, Store, Store, Store),
-            (400, Store, Store, Store),
-            (404, Store, Store, Store),
-            (408, Free, Free, Free),
-            (409, Store, Store, Store),
-            (412, Store, Store, Store),
-            (422, Store, Store, Store),
-            (425, Free, Free, Free),
-            (429, Free, Free, Free),
-            (500, Free, Store, Free),
-            (501, Free, Store, Free),
-            (502, Free, Doubt, Free),
-            (503, Free, Free, Free),
-            (504, Free, Doubt, Free),
-            (599, Free, Store, Free),
-        ];
-        for (code, transactional, at_most_once, rerunnable) in table {
-            let status = StatusCode::from_u16(code).unwrap();
-            assert_eq!(
-                fate(Guarantee::Transactional, status),
-                transactional,
-                "{code} transactional"
-            );
-            assert_eq!(fate(Guarantee::AtMostOnce, status), at_most_once, "{code} at-most-once");
-            assert_eq!(fate(Guarantee::Rerunnable, status), rerunnable, "{code} rerunnable");
-        }
     }
 }

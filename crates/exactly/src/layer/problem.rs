@@ -80,7 +80,7 @@ pub(super) enum Refusal<'a> {
     },
     BodyUnreadable,
     NoPrincipal,
-    /// The handler panicked, or its answer broke off, and nobody knows what it did.
+    /// The handler panicked, and nobody knows what it did.
     HandlerFailed {
         id: &'a CallId,
         settle: Option<String>,

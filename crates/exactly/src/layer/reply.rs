@@ -27,6 +27,13 @@ pub const IDEMPOTENCY_RETRYABLE: HeaderName = HeaderName::from_static("idempoten
 #[derive(Clone, Copy, Debug)]
 pub struct NothingHappened;
 
+/// Put into a response's extensions, says that nobody knows what the handler did, whatever the status is: the key is held
+/// in doubt, and the client is told so instead of being shown the response.
+///
+/// For handlers that pass the work on, and whose connection broke before the answer came.
+#[derive(Clone, Copy, Debug)]
+pub struct OutcomeUnknown;
+
 /// What became of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyStatus {

@@ -12,7 +12,8 @@ use tower_service::Service;
 use super::body::{Body, BoxError};
 use super::detached::Detached;
 use super::exchange::{self, Came};
-use super::policy::{Fate, Policy};
+use super::fate::Fate;
+use super::policy::Policy;
 use super::problem::Refusal;
 use super::transaction::Regained;
 use super::{Guarantee, Shared, request};
@@ -74,7 +75,7 @@ where
             let _ = tx.rollback().await;
             return Err(error);
         }
-        Came::Broke => {
+        Came::Broke | Came::Unknown => {
             let _ = tx.rollback().await;
             return Ok(shared.refuse(&policy, Refusal::RolledBack));
         }

@@ -269,7 +269,7 @@ async fn an_answer_that_breaks_off_is_in_doubt() {
         let chunks = futures_util::stream::iter([Ok("half"), Err(std::io::Error::other("cut"))]);
         async { answer(200, Body::from_stream(chunks)) }
     });
-    ask("k1").send(&app).await.assert_problem(500, "OUTCOME.unknown");
+    ask("k1").send(&app).await.assert_problem(409, "OUTCOME.unknown");
     ask("k1").send(&app).await.assert_problem(409, "OUTCOME.unknown");
 }
 

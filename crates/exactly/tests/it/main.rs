@@ -8,6 +8,7 @@ mod key;
 mod layer_answers;
 mod layer_failures;
 mod layer_keys;
+mod layer_reconcile;
 mod layer_routers;
 mod layer_sockets;
 mod layer_telemetry;

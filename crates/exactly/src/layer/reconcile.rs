@@ -1,0 +1,160 @@
+//! Asking whoever carried out a lost attempt what came of it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::policy::Policy;
+use super::{IdempotencyLayer, Settlement, Shared, answer};
+use crate::once::Ending;
+use crate::store::{CallView, Filter, Inspect, Phase};
+use crate::{Call, Claim, Fenced, Key, StoreError, Verdict, telemetry};
+
+/// An attempt of which nobody here knows what it did.
+#[derive(Clone, Debug)]
+pub struct Doubt {
+    /// The key that the client sent.
+    pub key: Key,
+    /// The lost attempt. Its id is unique to the operation, while two callers may have sent the same key.
+    pub claim: Claim,
+}
+
+/// The answer to a [`Doubt`]; `None` while it is not known.
+pub type Found = Pin<Box<dyn Future<Output = Option<Settlement>> + Send>>;
+
+/// Asks what came of a doubt.
+#[derive(Clone)]
+pub(super) struct Reconcile(Arc<dyn Fn(Doubt) -> Found + Send + Sync>);
+
+/// What came of asking about every doubt there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// So many happened.
+    pub happened: u64,
+    /// So many did not happen.
+    pub did_not_happen: u64,
+    /// So many are still in doubt.
+    pub unknown: u64,
+}
+
+impl Reconcile {
+    pub(super) fn new(ask: impl Fn(Doubt) -> Found + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ask))
+    }
+}
+
+impl fmt::Debug for Reconcile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reconcile(…)")
+    }
+}
+
+impl IdempotencyLayer {
+    /// The same layer with the policy of the route that `operation` names, as the scope of its calls does:
+    /// `POST /refunds/{id}`.
+    #[must_use]
+    pub fn for_operation(&self, operation: &str) -> Self {
+        let route = self.shared.routes.iter().find(|route| route.name() == operation);
+        Self {
+            shared: Arc::clone(&self.shared),
+            policy: Arc::clone(route.map_or(&self.policy, |route| &route.policy)),
+        }
+    }
+
+    /// Asks about one call in doubt, by the [`reconcile`](Policy::reconcile) of its route. `None`: it is still in doubt, or
+    /// there is nobody to ask.
+    pub async fn reconcile(&self, view: &CallView) -> Result<Option<Settlement>, StoreError> {
+        let layer = self.for_operation(view.scope.operation());
+        let Some(reconcile) = &layer.policy.reconcile else {
+            return Ok(None);
+        };
+        let doubt = Doubt {
+            key: view.key.clone(),
+            claim: view.claim.clone(),
+        };
+        let Some(settlement) = (reconcile.0)(doubt).await else {
+            return Ok(None);
+        };
+        let ending = encode(&layer.policy, &view.claim, &settlement);
+        match layer.shared.once.settle(&view.claim, ending, layer.policy.keep).await? {
+            Fenced::Applied => Ok(Some(settlement)),
+            Fenced::Superseded => Ok(None),
+        }
+    }
+
+    /// Asks about every call in doubt of which somebody can be asked.
+    pub async fn reconcile_all(&self, store: &dyn Inspect) -> Result<Reconciled, StoreError> {
+        let mut filter = Filter {
+            phase: Some(Phase::InDoubt),
+            ..Filter::default()
+        };
+        let mut reconciled = Reconciled::default();
+        loop {
+            let page = store.list(&filter).await?;
+            for view in &page.calls {
+                let count = match self.reconcile(view).await? {
+                    Some(Settlement::Happened(_)) => &mut reconciled.happened,
+                    Some(Settlement::DidNotHappen) => &mut reconciled.did_not_happen,
+                    None => &mut reconciled.unknown,
+                };
+                *count += 1;
+            }
+            filter.after = page.next;
+            if filter.after.is_none() {
+                return Ok(reconciled);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// What is known of a call in doubt once its upstream was asked. Duplicates wait for the one that asks.
+    pub(super) async fn reconcile(&self, policy: &Policy, call: &Call, doubt: Claim) -> Result<Verdict, StoreError> {
+        let Some(reconcile) = &policy.reconcile else {
+            return Ok(Verdict::InDoubt(doubt));
+        };
+        let asking = self.gate.try_enter(call.id());
+        if asking.is_none() {
+            let deadline = Instant::now() + policy.wait;
+            if timeout_at(deadline, self.gate.enter(call.id())).await.is_err() {
+                return Ok(Verdict::InDoubt(doubt));
+            }
+        } else {
+            let asked = Doubt {
+                key: call.key().clone(),
+                claim: doubt.clone(),
+            };
+            let Some(settlement) = (reconcile.0)(asked).await else {
+                return Ok(Verdict::InDoubt(doubt));
+            };
+            telemetry::transition(call, doubt.attempt, "in doubt", name(&settlement));
+            let ending = encode(policy, &doubt, &settlement);
+            // Superseded: someone else settled it. Either way the record has the last word.
+            let _ = self.once.settle(&doubt, ending, policy.keep).await?;
+        }
+        drop(asking);
+        self.once.turn(call, policy.wait).await
+    }
+}
+
+fn name(settlement: &Settlement) -> &'static str {
+    match settlement {
+        Settlement::Happened(_) => "done",
+        Settlement::DidNotHappen => "absent",
+    }
+}
+
+/// How an attempt ended that was settled so.
+pub(super) fn encode(policy: &Policy, claim: &Claim, settlement: &Settlement) -> Ending {
+    match settlement {
+        Settlement::DidNotHappen => Ending::DidNotHappen,
+        Settlement::Happened(answer) => {
+            let kept = (answer.body().len() <= policy.answer_max).then_some(answer.body());
+            let outcome = answer::encode(policy, &claim.id, answer.status(), answer.headers(), kept);
+            Ending::Happened(outcome)
+        }
+    }
+}
