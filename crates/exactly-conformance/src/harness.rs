@@ -4,14 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::{Inspect, TransactionalStore};
+use exactly::{Operate, TransactionalStore};
 
 /// A place where records are kept, such as a schema, a file or a key prefix, and the way time passes there.
 ///
 /// Implementations may write `async fn` for every method.
 pub trait StoreHarness: Sized + Send + Sync + 'static {
     /// The store under test.
-    type Store: Inspect;
+    type Store: Operate;
 
     /// Whether [`sweep`](exactly::Store::sweep) deletes. A store whose records expire by themselves answers zero.
     const SWEEPS: bool = true;
@@ -25,7 +25,7 @@ pub trait StoreHarness: Sized + Send + Sync + 'static {
     /// A store on this place. Every call opens one more, as every process would.
     fn open(&self) -> impl Future<Output = Arc<Self::Store>> + Send;
 
-    /// Time passes, for every record here at one moment, also while callers are at work.
+    /// Time passes, for every record and every entry of the trail here at one moment, also while callers are at work.
     fn elapse(&self, by: Duration) -> impl Future<Output = ()> + Send;
 
     /// The clock is set back. What was stored is then dated later than it would be stored at this moment.

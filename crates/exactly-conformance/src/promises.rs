@@ -107,6 +107,14 @@ macro_rules! __store_promises {
                 an_invented_claim_owns_nothing
                 a_write_touches_its_own_record_only
             }
+            forget {
+                forgetting_an_outcome_frees_its_key
+                a_stale_claim_cannot_forget
+                forgetting_what_is_not_done_changes_nothing
+                forgetting_what_is_gone_is_applied
+                forgetting_wakes_watchers
+                of_ten_callers_one_runs_what_was_forgotten
+            }
             histories {
                 contended_histories_are_explained_by_the_model
                 histories_with_cancelled_steps_are_explained_by_the_model
@@ -138,6 +146,7 @@ macro_rules! __store_promises {
                 a_page_is_never_longer_than_the_limit
                 a_phase_filter_follows_the_clock
                 filters_combine
+                a_listing_can_end_at_a_date
                 a_filtered_listing_pages_too
             }
             mismatch {
@@ -148,6 +157,10 @@ macro_rules! __store_promises {
                 a_mismatch_with_a_permanent_outcome_never_ends
                 a_mismatch_changes_nothing
                 a_forgotten_key_takes_another_content
+            }
+            now {
+                the_clock_moves_on
+                the_clock_is_the_one_that_dates_records
             }
             once {
                 once_survives_any_single_fault
@@ -209,6 +222,18 @@ macro_rules! __store_promises {
                 names_are_compared_byte_by_byte
                 a_filter_is_not_a_pattern
                 a_text_that_cannot_be_kept_harms_nobody_else
+            }
+            trail {
+                a_trail_keeps_its_order
+                a_trail_is_read_in_portions
+                a_trail_is_never_longer_than_the_limit
+                a_trail_can_be_read_for_one_call
+                a_trail_outlives_the_store_that_wrote_it
+                concurrent_notes_are_all_kept
+                whoever_follows_a_trail_misses_nothing
+                difficult_texts_in_notes_come_back_unchanged
+                a_note_is_kept_whole_or_refused
+                old_entries_go_and_numbers_rise
             }
             wake {
                 completing_wakes_watchers

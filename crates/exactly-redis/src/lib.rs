@@ -52,12 +52,14 @@ mod listener;
 mod records;
 mod script;
 mod settings;
+mod trail;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::store::{CallView, Filter, Inspect, Page, Reply, Wakeups, Watch};
+use exactly::clock::Timestamp;
+use exactly::store::{CallView, Filter, Inspect, Note, Noted, Operate, Page, Reply, TrailFilter, Wakeups, Watch};
 use exactly::{Call, CallId, Claim, Fenced, Keep, Store, StoreError, StoreErrorKind, Token, Verdict};
 use tokio::sync::oneshot;
 
@@ -174,6 +176,25 @@ impl Inspect for RedisStore {
     /// polls. Memory is bounded by the page.
     fn list<'a>(&'a self, filter: &'a Filter) -> Reply<'a, Page> {
         Box::pin(self.records.list(filter))
+    }
+}
+
+impl Operate for RedisStore {
+    fn forget<'a>(&'a self, claim: &'a Claim) -> Reply<'a, Fenced> {
+        Box::pin(async move { self.wake(&claim.id, self.records.forget(claim).await) })
+    }
+
+    /// Kept in a stream, which never expires and is as durable as records are.
+    fn note<'a>(&'a self, note: &'a Note) -> Reply<'a, ()> {
+        Box::pin(self.records.note(note))
+    }
+
+    fn trail<'a>(&'a self, filter: &'a TrailFilter) -> Reply<'a, Vec<Noted>> {
+        Box::pin(self.records.trail(filter))
+    }
+
+    fn now(&self) -> Reply<'_, Timestamp> {
+        Box::pin(self.records.now())
     }
 }
 

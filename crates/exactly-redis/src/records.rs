@@ -36,7 +36,7 @@ const GIVE_BACKS_MAX: usize = 16 * 1024;
 pub(crate) struct Records {
     pub(crate) connections: Connections,
     prefix: String,
-    scripts: Scripts,
+    pub(crate) scripts: Scripts,
     give_backs: Semaphore,
     // Held across tries, so that those who wait for the server do not all ask it.
     give_back_turn: Mutex<()>,
@@ -132,6 +132,13 @@ impl Records {
     pub(crate) async fn abandon(&self, claim: &Claim) -> Result<Fenced, StoreError> {
         self.write("abandon record", &self.removal(&claim.id, &claim.token))
             .await
+    }
+
+    pub(crate) async fn forget(&self, claim: &Claim) -> Result<Fenced, StoreError> {
+        let mut request = self.scripts.forget.key(self.name(&claim.id));
+        request.arg(claim.token.as_bytes());
+        self.announce(&mut request, &claim.id);
+        self.write("forget record", &request).await
     }
 
     /// Frees what the begin in the name of `begun_by` claimed, if it claimed anything and nobody else relies on it. Waits

@@ -11,8 +11,10 @@ const PEEK: &str = script!("record", "judge", "peek");
 const RENEW: &str = script!("record", "lease", "renew");
 const COMPLETE: &str = script!("record", "complete");
 const ABANDON: &str = script!("record", "abandon");
+const FORGET: &str = script!("record", "forget");
+const NOTE: &str = script!("record", "note");
 
-/// One per transition, called by its hash. Losing a claim is a renewal for no time, and giving one back is an
+/// One per transition and one for the trail, called by their hashes. Losing a claim is a renewal for no time, and giving one back is an
 /// abandonment with one more condition.
 pub(crate) struct Scripts {
     pub(crate) begin: Script,
@@ -20,6 +22,8 @@ pub(crate) struct Scripts {
     pub(crate) renew: Script,
     pub(crate) complete: Script,
     pub(crate) abandon: Script,
+    pub(crate) forget: Script,
+    pub(crate) note: Script,
 }
 
 impl Scripts {
@@ -30,6 +34,8 @@ impl Scripts {
             renew: Script::new(RENEW),
             complete: Script::new(COMPLETE),
             abandon: Script::new(ABANDON),
+            forget: Script::new(FORGET),
+            note: Script::new(NOTE),
         }
     }
 }
@@ -38,7 +44,7 @@ impl Scripts {
 /// because it was told to, is sent it again with the step that misses it.
 pub(crate) fn load() -> Pipeline {
     let mut load = redis::pipe();
-    for script in [BEGIN, PEEK, RENEW, COMPLETE, ABANDON] {
+    for script in [BEGIN, PEEK, RENEW, COMPLETE, ABANDON, FORGET, NOTE] {
         load.cmd("SCRIPT").arg("LOAD").arg(script).ignore();
     }
     load

@@ -67,6 +67,7 @@ pub(crate) enum Write {
     Complete { claim: Claim, outcome: Bytes, keep: Keep },
     Abandon { claim: Claim },
     Lose { claim: Claim },
+    Forget { claim: Claim },
 }
 
 impl Write {
@@ -75,7 +76,8 @@ impl Write {
             Self::Renew { claim, .. }
             | Self::Complete { claim, .. }
             | Self::Abandon { claim }
-            | Self::Lose { claim } => claim,
+            | Self::Lose { claim }
+            | Self::Forget { claim } => claim,
         }
     }
 
@@ -86,6 +88,7 @@ impl Write {
             Self::Complete { claim, outcome, keep } => record::complete(found, claim, outcome, *keep, now),
             Self::Abandon { claim } => record::abandon(found, claim),
             Self::Lose { claim } => record::lose(found, claim, now),
+            Self::Forget { claim } => record::forget(found, claim),
         }
     }
 
@@ -95,6 +98,7 @@ impl Write {
             Self::Complete { .. } => "complete record",
             Self::Abandon { .. } => "abandon record",
             Self::Lose { .. } => "lose record",
+            Self::Forget { .. } => "forget record",
         }
     }
 }

@@ -12,6 +12,9 @@ use exactly::{StoreError, StoreErrorKind};
 /// Remembers the version of each table next to it.
 pub(crate) const VERSIONS: &str = "exactly_versions";
 
+/// What operators did to the records of every table next to it.
+pub(crate) const TRAIL: &str = "exactly_trail";
+
 /// SQLite's clock.
 pub(crate) const CLOCK: &str = "exactly_clock";
 
@@ -63,7 +66,7 @@ impl Name {
 
     /// The table that was given, unless the store keeps something else under that name.
     pub(crate) fn table(text: String) -> Result<Self, StoreError> {
-        if [VERSIONS, CLOCK].contains(&text.as_str()) {
+        if [VERSIONS, TRAIL, CLOCK].contains(&text.as_str()) {
             let context = format!("read the table option: {text:?} is a table that the store keeps for itself");
             return Err(StoreError::new(StoreErrorKind::Refused, context));
         }

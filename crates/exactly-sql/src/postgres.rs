@@ -11,6 +11,7 @@ mod flush;
 mod group;
 mod inspect;
 mod listen;
+mod operate;
 mod row;
 mod schema;
 mod session;
@@ -31,6 +32,7 @@ use exactly::{Call, CallId, Claim, Fenced, Keep, Store, StoreError, StoreErrorKi
 use sqlx::PgPool;
 
 use self::listen::Listener;
+use self::operate::Trail;
 use self::schema::Place;
 use self::sql::Sql;
 use self::sweep::Sweeper;
@@ -75,6 +77,7 @@ pub struct PgStore {
     batcher: Batcher,
     wakeups: Wakeups,
     sweeper: Arc<Sweeper>,
+    trail: Arc<Trail>,
     defaults: Arc<Defaults>,
     table: Arc<str>,
     _listener: Arc<Listener>,

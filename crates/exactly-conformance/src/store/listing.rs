@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use exactly::clock::Timestamp;
 use exactly::store::{CallView, Filter, Phase};
-use exactly::{CallId, Claim, Inspect, Scope, Store as _};
+use exactly::{CallId, Claim, Inspect, Operate as _, Scope, Store as _};
 use futures_util::future::join_all;
 
 use crate::StoreHarness;
@@ -174,6 +175,37 @@ pub async fn filters_combine<H: StoreHarness>(harness: &H) {
     assert_eq!(found(Some(Phase::Done), Some("order.cancel"), None).await, [].into());
     // The global scope has no principal, and an empty one is not it.
     assert_eq!(found(None, None, Some("")).await, [4].into());
+}
+
+/// A date leaves out what was first used then or later, and narrows other filters down like any other.
+pub async fn a_listing_can_end_at_a_date<H: StoreHarness>(harness: &H) {
+    let store = harness.open().await;
+    let old = store.begin(&Request::fresh().call()).await.must_run();
+    let older = store.begin(&Request::fresh().call()).await.must_run();
+    store.complete(&older, &"done".into(), KEEP).await.must_apply();
+    harness.elapse(LEASE_AND_A_BIT).await;
+    let date = answered(store.now().await);
+    let new = store.begin(&Request::fresh().call()).await.must_run();
+
+    let found = async |phase, created_before| {
+        let filter = Filter {
+            phase,
+            created_before: Some(created_before),
+            ..Filter::default()
+        };
+        all_pages(&*store, filter).await
+    };
+    assert_eq!(found(None, date).await, [old.id, older.id].into());
+    assert_eq!(found(Some(Phase::Done), date).await, [older.id].into());
+    assert_eq!(found(Some(Phase::InDoubt), date).await, [old.id].into());
+    assert_eq!(found(Some(Phase::InFlight), date).await, [].into());
+    assert_eq!(found(None, Timestamp::from_millis(0)).await, [].into());
+    for never in [u64::MAX, 1 << 53, 1 << 60] {
+        let all = found(None, Timestamp::from_millis(never)).await;
+        assert_eq!(all, [old.id, older.id, new.id].into());
+    }
+    let view = answered(store.get(&old.id).await).expect("the record is there");
+    assert!(!found(Some(Phase::InDoubt), view.created_at).await.contains(&old.id));
 }
 
 /// A filter holds on every page, however far apart the records that it finds.

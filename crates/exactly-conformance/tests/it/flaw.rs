@@ -113,6 +113,28 @@ pub(crate) enum Flaw {
     PagesHaveNoLimit,
     FiltersByPattern,
     FiltersAfterPaging,
+    FiltersWithoutDates,
+
+    // What operators do.
+    ForgettingIsIgnored,
+    ForgetsUnfenced,
+    ForgetsWhatIsNotDone,
+    ForgetsOnce,
+    ForgetsQuietly,
+    ForgetsInTwoSteps,
+    TrailRunsBackwards,
+    TrailHasNoLimit,
+    TrailOverlaps,
+    TrailIsOfEverybody,
+    TrailEndsWithItsStore,
+    NotesOverwriteEachOther,
+    NumbersBeforeItWrites,
+    NotesEndAtNul,
+    NotesLoseControlCharacters,
+    TrailIsKeptForever,
+    TrailIsKeptForADay,
+    ClockStandsStill,
+    ShowsAnotherClock,
 
     // What a transaction holds.
     RecordsOutsideTransactions,

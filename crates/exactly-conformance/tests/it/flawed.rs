@@ -2,6 +2,7 @@
 
 mod begin;
 mod inspect;
+mod operate;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -15,12 +16,14 @@ use exactly::store::{Reply, Wakeups, Watch};
 use exactly::{Call, CallId, Claim, Fenced, Keep, Key, Scope, Store, StoreError, StoreErrorKind, Verdict};
 use exactly_conformance::StoreHarness;
 
+use self::operate::Trail;
 use crate::flaw::Flaw;
 
 /// A place whose stores are flawed.
 pub(crate) struct FlawedPlace {
     clock: Arc<ManualClock>,
     entries: Arc<Mutex<BTreeMap<CallId, Entry>>>,
+    trail: Arc<Mutex<Trail>>,
     wakeups: Wakeups,
 }
 
@@ -32,6 +35,7 @@ impl StoreHarness for FlawedPlace {
         Self {
             clock,
             entries: Arc::default(),
+            trail: Arc::default(),
             wakeups: Wakeups::default(),
         }
     }
@@ -42,10 +46,15 @@ impl StoreHarness for FlawedPlace {
             Flaw::WakesNobodyElsewhere => Wakeups::default(),
             _ => self.wakeups.clone(),
         };
+        let trail = match flaw {
+            Flaw::TrailEndsWithItsStore => Arc::default(),
+            _ => Arc::clone(&self.trail),
+        };
         Arc::new(Flawed {
             flaw,
             clock: Arc::clone(&self.clock),
             entries: Arc::clone(&self.entries),
+            trail,
             wakeups,
         })
     }
@@ -65,6 +74,7 @@ pub(crate) struct Flawed {
     pub(crate) flaw: Flaw,
     pub(crate) clock: Arc<ManualClock>,
     entries: Arc<Mutex<BTreeMap<CallId, Entry>>>,
+    trail: Arc<Mutex<Trail>>,
     pub(crate) wakeups: Wakeups,
 }
 
@@ -88,6 +98,7 @@ impl Flawed {
             flaw: self.flaw,
             clock: Arc::clone(&self.clock),
             entries,
+            trail: Arc::clone(&self.trail),
             wakeups: Wakeups::default(),
         }
     }

@@ -136,6 +136,28 @@ pub(crate) const STORE: &[Found] = found! {
     PagesHaveNoLimit: a_page_is_never_longer_than_the_limit;
     FiltersByPattern: a_filter_is_not_a_pattern;
     FiltersAfterPaging: a_filtered_listing_pages_too;
+    FiltersWithoutDates: a_listing_can_end_at_a_date;
+
+    // What operators do.
+    ForgettingIsIgnored: forgetting_an_outcome_frees_its_key;
+    ForgetsUnfenced: a_stale_claim_cannot_forget;
+    ForgetsWhatIsNotDone: forgetting_what_is_not_done_changes_nothing;
+    ForgetsOnce: forgetting_what_is_gone_is_applied;
+    ForgetsQuietly: forgetting_wakes_watchers;
+    ForgetsInTwoSteps: of_ten_callers_one_runs_what_was_forgotten;
+    TrailRunsBackwards: a_trail_keeps_its_order;
+    TrailHasNoLimit: a_trail_is_read_in_portions, a_trail_is_never_longer_than_the_limit;
+    TrailOverlaps: a_trail_is_read_in_portions;
+    TrailIsOfEverybody: a_trail_can_be_read_for_one_call;
+    TrailEndsWithItsStore: a_trail_outlives_the_store_that_wrote_it;
+    NotesOverwriteEachOther: concurrent_notes_are_all_kept;
+    NumbersBeforeItWrites: whoever_follows_a_trail_misses_nothing;
+    NotesEndAtNul: a_note_is_kept_whole_or_refused;
+    NotesLoseControlCharacters: difficult_texts_in_notes_come_back_unchanged;
+    TrailIsKeptForever: old_entries_go_and_numbers_rise;
+    TrailIsKeptForADay: old_entries_go_and_numbers_rise;
+    ClockStandsStill: the_clock_moves_on;
+    ShowsAnotherClock: the_clock_is_the_one_that_dates_records;
 };
 
 /// Flaws of transactions, and some of stores that show in them as well.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::store::{CallView, Filter, Page, Reply, Watch};
+use exactly::clock::Timestamp;
+use exactly::store::{CallView, Filter, Note, Noted, Operate, Page, Reply, TrailFilter, Watch};
 use exactly::{
     Call, CallId, Claim, Fenced, Inspect, Keep, Store, StoreError, StoreErrorKind, TransactionalStore, Verdict,
 };
@@ -260,6 +261,27 @@ impl Inspect for Ledger {
 
     fn list<'a>(&'a self, filter: &'a Filter) -> Reply<'a, Page> {
         self.records.list(filter)
+    }
+}
+
+impl Operate for Ledger {
+    fn forget<'a>(&'a self, claim: &'a Claim) -> Reply<'a, Fenced> {
+        Box::pin(async move {
+            let _turn = self.turn(BUSY_WAIT).await?;
+            self.records.forget(claim).await
+        })
+    }
+
+    fn note<'a>(&'a self, note: &'a Note) -> Reply<'a, ()> {
+        self.records.note(note)
+    }
+
+    fn trail<'a>(&'a self, filter: &'a TrailFilter) -> Reply<'a, Vec<Noted>> {
+        self.records.trail(filter)
+    }
+
+    fn now(&self) -> Reply<'_, Timestamp> {
+        self.records.now()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use exactly::store::{Filter, Inspect as _};
-use exactly::{Call, Fenced, Keep, OnLost, Store, Verdict};
+use exactly::store::{Filter, Inspect as _, Note, TrailFilter};
+use exactly::{Call, Fenced, Keep, OnLost, Operate as _, Store, Verdict};
 use exactly_redis::RedisStore;
 
 use crate::server::Server;
@@ -21,7 +21,7 @@ fn free_port() -> u16 {
         .expect("repeats for ever")
 }
 
-/// A node that owns the slots of these calls and no others, so that it refuses a script that touches any other key.
+/// A node that owns the slots of these calls and of the trail, and no others, so that it refuses a script that touches any other key.
 async fn node_for(calls: &[&Call]) -> Server {
     let port = free_port().to_string();
     let settings = [
@@ -32,8 +32,8 @@ async fn node_for(calls: &[&Call]) -> Server {
     ];
     let server = Server::start(&settings).await;
     let mut operator = operator(&server.url()).await;
-    for call in calls {
-        let name = format!("exactly:{}", call.id());
+    let names = calls.iter().map(|call| format!("exactly:{}", call.id()));
+    for name in names.chain(["exactly:trail".to_owned()]) {
         let slot: u16 = ask(&mut operator, &format!("CLUSTER KEYSLOT {name}")).await;
         ask::<()>(&mut operator, &format!("CLUSTER ADDSLOTS {slot}")).await;
     }
@@ -73,4 +73,15 @@ async fn every_step_runs_on_a_cluster() {
 
     assert!(store.get(done.id()).await.unwrap().is_some());
     assert_eq!(store.list(&Filter::default()).await.unwrap().calls.len(), 2);
+
+    let done = store.get(done.id()).await.unwrap().unwrap();
+    assert_eq!(store.forget(&done.claim).await.unwrap(), Fenced::Applied);
+    let note = Note {
+        call: Some(done.claim.id),
+        actor: "ann".to_owned(),
+        action: "forget".to_owned(),
+        detail: String::new(),
+    };
+    store.note(&note).await.unwrap();
+    assert_eq!(store.trail(&TrailFilter::default()).await.unwrap()[0].note, note);
 }

@@ -9,11 +9,23 @@ use redis::aio::MultiplexedConnection;
 /// All records at once, as time does. It looks for keys by itself, which no script of the store may do.
 const MOVE: &str = "
     local by = tonumber(ARGV[2])
+    local function moved(time)
+      return string.format('%.0f', tonumber(time) - by)
+    end
+    local trail = ARGV[1] .. ':trail'
+    for _, entry in ipairs(redis.call('XRANGE', trail, '-', '+')) do
+      local fields = entry[2]
+      fields[2] = moved(fields[2])
+      redis.call('XADD', trail .. ':moved', entry[1], unpack(fields))
+    end
+    if redis.call('EXISTS', trail .. ':moved') == 1 then
+      redis.call('RENAME', trail .. ':moved', trail)
+    end
     for _, name in ipairs(redis.call('KEYS', ARGV[1] .. ':*')) do
       for _, field in ipairs({ 'created_at', 'lease_until', 'expires_at' }) do
-        local time = redis.call('HGET', name, field)
+        local time = name ~= trail and redis.call('HGET', name, field)
         if time and time ~= 'never' then
-          redis.call('HSET', name, field, string.format('%.0f', tonumber(time) - by))
+          redis.call('HSET', name, field, moved(time))
         end
       end
       local left = redis.call('PTTL', name)

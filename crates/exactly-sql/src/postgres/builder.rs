@@ -13,6 +13,7 @@ use super::PgStore;
 use super::checks::{self, Accept};
 use super::flush::PgFlush;
 use super::listen::Listener;
+use super::operate::Trail;
 use super::schema::{self, Place};
 use super::session::Sessions;
 use super::sql::Sql;
@@ -155,6 +156,7 @@ impl PgStoreBuilder {
         let batcher = Batcher::start(flush, self.flushers, batch_max);
         Ok(PgStore {
             batcher,
+            trail: Arc::new(Trail::new(Arc::clone(&sessions), &place)),
             sweeper: Arc::new(Sweeper::new(sessions, &place)),
             _listener: Arc::new(Listener::start(pool.clone(), channel, wakeups.clone())),
             pool,

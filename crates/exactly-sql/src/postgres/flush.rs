@@ -23,7 +23,7 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// How often a batch is sent again on a fresh connection, and after which pause. Enough for a server that dropped its
 /// connections; one that restarts takes longer, and callers are better off knowing.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 
 /// How long steps wait for a row that a transaction elsewhere holds. A begin is then told that the store cannot answer,
 /// not that the key is in flight: the record may be its own, from a reply that was lost.

@@ -92,6 +92,9 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &Filter) {
     if let Some(principal) = &filter.principal {
         query.push(" and c.principal = ").push_bind(principal.clone());
     }
+    if let Some(before) = filter.created_before {
+        query.push(" and c.created_at < ").push_bind(PgTime::from(before));
+    }
     if let Some(phase) = filter.phase {
         query.push(match phase {
             Phase::Done => " and c.state = 1".to_owned(),

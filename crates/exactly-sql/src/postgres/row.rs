@@ -97,6 +97,9 @@ pub(super) struct PgTime(i64);
 const TIMESTAMPTZ: Oid = Oid(1184);
 const TIMESTAMPTZ_ARRAY: Oid = Oid(1185);
 const UNIX_TO_2000_MS: i64 = 946_684_800_000;
+/// The first instant that the server has no date for, and how it writes one that never comes.
+const END: i64 = 9_223_371_331_200_000_000;
+const INFINITY: i64 = i64::MAX;
 
 impl From<PgTime> for Timestamp {
     fn from(PgTime(micros): PgTime) -> Self {
@@ -108,7 +111,8 @@ impl From<PgTime> for Timestamp {
 impl From<Timestamp> for PgTime {
     fn from(at: Timestamp) -> Self {
         let ms = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
-        Self((ms - UNIX_TO_2000_MS).saturating_mul(1000))
+        let micros = (ms - UNIX_TO_2000_MS).saturating_mul(1000);
+        Self(if micros < END { micros } else { INFINITY })
     }
 }
 

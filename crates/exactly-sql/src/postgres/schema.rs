@@ -4,16 +4,18 @@ use exactly::{StoreError, StoreErrorKind};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 
 use crate::error::failed;
-use crate::name::{Name, VERSIONS};
+use crate::name::{Name, TRAIL, VERSIONS};
 
-/// One script per version, in order; `{table}` is the quoted name. Each can be repeated, so that a script exported for
+/// One script per version, in order; `{table}` and `{trail}` are quoted names. Each can be repeated, so that a script exported for
 /// people who migrate themselves does no harm when it is run twice.
 ///
 /// No index but the primary key, and room in every page: completing a call then changes no index and stays in its page
 /// (a HOT update), which halves what a call costs. Sweeping walks the heap instead.
 ///
 /// Outcomes are stored as they come: what is large enough to be compressed is often compressed or encrypted already.
-const MIGRATIONS: [&str; 1] = [r"create table if not exists {table} (
+const MIGRATIONS: [&str; 2] = [RECORDS, TRAIL_OF_ALL];
+
+const RECORDS: &str = r"create table if not exists {table} (
     lease_ms bigint not null,
     lease_until timestamptz not null,
     created_at timestamptz not null,
@@ -32,7 +34,21 @@ const MIGRATIONS: [&str; 1] = [r"create table if not exists {table} (
     outcome bytea
 ) with (fillfactor = 70);
 alter table {table} alter column outcome set storage external;
-"];
+";
+
+/// One for all tables of the schema, so that no table's name has to leave room for another name in it. Whose records an
+/// entry is about is in `table_name`; `call` is null if it is about many.
+const TRAIL_OF_ALL: &str = r"create table if not exists {trail} (
+    number bigint generated always as identity primary key,
+    noted_at timestamptz not null,
+    table_name text not null,
+    call bytea,
+    actor text not null,
+    action text not null,
+    detail text not null
+);
+create index if not exists exactly_trail_call on {trail} (call, number) where call is not null;
+";
 
 /// Where a store's records are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +66,11 @@ impl Place {
     /// The table as people name it.
     pub(super) fn readable(&self) -> String {
         format!("{}.{}", self.schema, self.table)
+    }
+
+    /// The trail as statements name it.
+    pub(super) fn trail(&self) -> String {
+        format!("{}.{TRAIL}", self.schema.quoted())
     }
 
     fn versions(&self) -> String {
@@ -72,7 +93,10 @@ impl Place {
     fn body(&self) -> String {
         let (versions, current) = (self.versions(), current());
         let migrations: String = MIGRATIONS
-            .map(|script| script.replace("{table}", &self.quoted()))
+            .map(|script| {
+                let script = script.replace("{table}", &self.quoted());
+                script.replace("{trail}", &self.trail())
+            })
             .concat();
         format!(
             "create schema if not exists \"{}\";

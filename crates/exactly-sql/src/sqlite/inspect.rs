@@ -99,7 +99,7 @@ impl Database {
     }
 
     /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn.
-    async fn turn_to_read(&self) -> Option<MutexGuard<'_, Slot>> {
+    pub(super) async fn turn_to_read(&self) -> Option<MutexGuard<'_, Slot>> {
         if self.in_memory {
             Some(self.turn.lock().await)
         } else {
@@ -136,6 +136,10 @@ impl Database {
         if let Some(principal) = &filter.principal {
             only.push_str(" and principal = ?");
             arguments.add(principal.as_str())?;
+        }
+        if let Some(before) = filter.created_before {
+            only.push_str(" and created_at < ?");
+            arguments.add(timestamp(before))?;
         }
         arguments.add(i64::from(limit) + 1)?;
         let sql = format!("select {VIEW} from {records} where true{only} order by id limit ?");

@@ -17,7 +17,7 @@ use crate::name::Name;
 /// What leads from each version of a table to the next; the first leads from nothing to version one. `{table}` stands
 /// for the table's name, within quotes. Each can be repeated, so that a script exported for people who migrate themselves
 /// does no harm when it is run twice.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
 /// Shared by every table of this crate in the database.
 const SHARED: &str = include_str!("migrations/shared.sql");

@@ -225,11 +225,11 @@ fn on_lost(row: &SqliteRow, column: usize) -> Result<OnLost, sqlx::Error> {
     })
 }
 
-fn instant(row: &SqliteRow, column: usize) -> Result<Timestamp, sqlx::Error> {
+pub(super) fn instant(row: &SqliteRow, column: usize) -> Result<Timestamp, sqlx::Error> {
     Ok(Timestamp::from_millis(unsigned(row, column)?))
 }
 
-fn fixed<const N: usize>(row: &SqliteRow, column: usize) -> Result<[u8; N], sqlx::Error> {
+pub(super) fn fixed<const N: usize>(row: &SqliteRow, column: usize) -> Result<[u8; N], sqlx::Error> {
     let bytes: &[u8] = row.try_get(column)?;
     bytes
         .try_into()

@@ -6,6 +6,7 @@ mod server;
 mod sessions;
 mod start;
 mod suite;
+mod trail;
 mod transaction;
 mod wake;
 
@@ -62,8 +63,10 @@ impl Place {
             .map(|column| format!("{column} = {column} {sign} {by}"))
             .join(", ");
         let table = format!("{}.calls", self.schema);
+        let trail = format!("{}.exactly_trail set noted_at = noted_at {sign} {by}", self.schema);
         // For all records at one moment, and without waiting for rows in an order that others do not follow.
-        let sql = format!("begin; lock table {table} in exclusive mode; update {table} set {moves}; commit");
+        let sql =
+            format!("begin; lock table {table} in exclusive mode; update {table} set {moves}; update {trail}; commit");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
     }
 }

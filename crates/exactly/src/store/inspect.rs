@@ -57,6 +57,8 @@ pub struct Filter {
     pub operation: Option<String>,
     /// Only those of this principal.
     pub principal: Option<String>,
+    /// Only those whose key was first used before this instant, on the store's clock.
+    pub created_before: Option<Timestamp>,
     /// Only those after the page that said so in [`Page::next`].
     pub after: Option<CallId>,
     /// At most so many; a store caps it at [`Filter::LIMIT_MAX`].
@@ -78,6 +80,7 @@ impl Filter {
                 .principal
                 .as_deref()
                 .is_none_or(|principal| Some(principal) == view.scope.principal())
+            && self.created_before.is_none_or(|before| view.created_at < before)
     }
 }
 
@@ -87,6 +90,7 @@ impl Default for Filter {
             phase: None,
             operation: None,
             principal: None,
+            created_before: None,
             after: None,
             limit: 100,
         }

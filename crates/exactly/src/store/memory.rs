@@ -217,12 +217,15 @@ impl Operate for MemoryStore {
     fn note<'a>(&'a self, note: &'a Note) -> Reply<'a, ()> {
         Box::pin(async move {
             let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = trail.last().map_or(1, |last| last.number + 1);
-            if trail.len() >= Self::TRAIL_MAX {
-                trail.remove(0);
-            }
             let (at, note) = (self.clock.now(), note.clone());
+            let number = trail.last().map_or(1, |last| last.number + 1);
             trail.push(Noted { number, at, note });
+            let too_many = trail.len().saturating_sub(Self::TRAIL_MAX);
+            let too_old = trail
+                .iter()
+                .take_while(|noted| noted.at.after(Noted::KEEP) <= at)
+                .count();
+            trail.drain(..too_many.max(too_old));
             Ok(())
         })
     }

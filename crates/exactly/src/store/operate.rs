@@ -1,5 +1,7 @@
 //! What people do to records, and the trail that it leaves.
 
+use std::time::Duration;
+
 use super::{Fenced, Inspect, Reply};
 use crate::clock::Timestamp;
 use crate::{CallId, Claim};
@@ -11,7 +13,10 @@ pub trait Operate: Inspect {
     /// done, or is another attempt's.
     fn forget<'a>(&'a self, claim: &'a Claim) -> Reply<'a, Fenced>;
 
-    /// Adds to the trail; durable once answered. Repeating after a lost reply may add the entry twice.
+    /// Adds to the trail; durable once answered. Repeating after a lost reply may add the entry twice. A text that the
+    /// store cannot hold, such as one with a NUL in PostgreSQL, is refused, and nothing is added.
+    ///
+    /// The trail is bounded by age: entries older than [`Noted::KEEP`] go when a later one is written.
     fn note<'a>(&'a self, note: &'a Note) -> Reply<'a, ()>;
 
     /// Entries of the trail that match, oldest first.
@@ -43,6 +48,14 @@ pub struct Noted {
     pub at: Timestamp,
     /// What was written.
     pub note: Note,
+}
+
+impl Noted {
+    /// How long the trail keeps an entry: a year's worth for whoever looks back once a year, and then some.
+    pub const KEEP: Duration = Duration::from_hours(400 * 24);
+
+    /// How many entries that are past that go with one that is written, so that no write takes long.
+    pub const DROPPED_MAX: u32 = 256;
 }
 
 /// Which entries of the trail to read.

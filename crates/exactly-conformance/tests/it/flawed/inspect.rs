@@ -64,6 +64,14 @@ impl Flawed {
         let pattern = |text: &Option<String>| text.as_deref().is_some_and(|text| text.contains(['%', '_', '*']));
         match self.flaw {
             Flaw::FiltersByPattern if pattern(&filter.principal) || pattern(&filter.operation) => true,
+            Flaw::FiltersWithoutDates => {
+                let created_before = None;
+                let filter = Filter {
+                    created_before,
+                    ..filter.clone()
+                };
+                filter.matches(view)
+            }
             _ => filter.matches(view),
         }
     }

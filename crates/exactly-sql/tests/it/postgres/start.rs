@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use exactly::{StoreError, StoreErrorKind};
+use exactly::store::TrailFilter;
+use exactly::{Inspect as _, Operate as _, StoreError, StoreErrorKind};
 use exactly_sql::{Name, PgStore};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
@@ -120,7 +121,7 @@ async fn a_name_that_would_need_quotes_is_refused() {
         place.builder().table("calls; drop table x").start().await,
         &["table", "lower-case"],
     );
-    for table in ["exactly_versions", "exactly_clock"] {
+    for table in ["exactly_versions", "exactly_trail", "exactly_clock"] {
         assert_refused(place.builder().table(table).start().await, &["table option", table]);
     }
 }
@@ -179,7 +180,7 @@ async fn a_newer_schema_is_refused() {
         .await;
     for migrate in [true, false] {
         let started = place.builder().migrate(migrate).start().await;
-        assert_refused(started, &["schema version 7", "supports up to 1"]);
+        assert_refused(started, &["schema version 7", "supports up to 2"]);
     }
 }
 
@@ -188,7 +189,7 @@ async fn without_migrations_an_empty_database_is_refused() {
     let place = Place::fresh();
     assert_refused(
         place.builder().migrate(false).start().await,
-        &["version 1", "migrations_sql"],
+        &["version 2", "migrations_sql"],
     );
 }
 
@@ -208,6 +209,22 @@ async fn the_exported_migrations_are_what_a_start_runs() {
     let store = exported.builder().migrate(false).start().await.unwrap();
     let _claim = run(&store, &call("key")).await;
     assert_eq!(layout(&exported).await, layout(&started).await);
+}
+
+#[tokio::test]
+async fn a_table_of_an_earlier_version_is_brought_forward_with_its_records() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    let claim = run(&store, &call("key")).await;
+    let schema = &place.schema;
+    place.run(&format!("drop table {schema}.exactly_trail")).await;
+    place
+        .run(&format!("update {schema}.exactly_versions set version = 1"))
+        .await;
+    assert_refused(place.builder().migrate(false).start().await, &["version 2"]);
+    let store = place.open().await;
+    assert_eq!(store.get(&claim.id).await.unwrap().unwrap().claim, claim);
+    assert!(store.trail(&TrailFilter::default()).await.unwrap().is_empty());
 }
 
 /// A role without the right to create anything can use what is there.

@@ -1,7 +1,7 @@
 //! Migrations.
 
-use exactly::store::Filter;
-use exactly::{Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
+use exactly::store::{Filter, Note, TrailFilter};
+use exactly::{Inspect, Keep, Operate, Store, StoreErrorKind, TransactionalStore, Verdict};
 use exactly_sql::{Name, SqliteStore};
 
 use super::{DAY, Place, assert_replays, begun, call, done, run};
@@ -87,12 +87,35 @@ async fn the_exported_text_makes_what_a_migration_makes() {
 }
 
 #[tokio::test]
+async fn a_table_of_an_earlier_version_is_brought_forward_with_its_records() {
+    let place = Place::new();
+    done(&place.open().await, "a", Keep::DAY).await;
+    let stranger = &mut place.stranger().await;
+    run(stranger, "drop table exactly_trail").await;
+    run(stranger, "update exactly_versions set version = 1").await;
+    let error = place.builder().migrate(false).start().await.unwrap_err();
+    assert!(error.to_string().contains("is at version 1"), "{error}");
+    let store = place.open().await;
+    assert_replays(&store.begin(&call("a")).await.unwrap(), "a");
+    assert!(store.trail(&TrailFilter::default()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn tables_of_one_database_do_not_see_each_other() {
     let place = Place::new();
     let leagues = place.builder().table("league_operations").start().await.unwrap();
     let drafts = place.builder().table("draft_operations").start().await.unwrap();
     done(&leagues, "a", Keep::DAY).await;
     assert!(matches!(drafts.begin(&call("a")).await.unwrap(), Verdict::Run(_)));
+    let note = Note {
+        call: None,
+        actor: "ann".to_owned(),
+        action: "purge".to_owned(),
+        detail: String::new(),
+    };
+    leagues.note(&note).await.unwrap();
+    assert_eq!(leagues.trail(&TrailFilter::default()).await.unwrap().len(), 1);
+    assert!(drafts.trail(&TrailFilter::default()).await.unwrap().is_empty());
     let error = place.builder().table("drop table x").start().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
 }
@@ -114,7 +137,7 @@ async fn a_reserved_word_is_a_name() {
 #[tokio::test]
 async fn a_name_of_the_stores_own_tables_is_refused() {
     let place = Place::new();
-    for table in ["exactly_versions", "exactly_clock", "Order"] {
+    for table in ["exactly_versions", "exactly_trail", "exactly_clock", "Order"] {
         let error = place.builder().table(table).start().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Refused);
         assert!(

@@ -16,7 +16,13 @@ impl Place {
         let moves = columns
             .map(|column| format!("{column} = max(0, {column} {sign} {by})"))
             .join(", ");
-        run(&mut self.stranger().await, &format!("update exactly_calls set {moves}")).await;
+        let stranger = &mut self.stranger().await;
+        run(stranger, &format!("update exactly_calls set {moves}")).await;
+        run(
+            stranger,
+            &format!("update exactly_trail set noted_at = max(0, noted_at {sign} {by})"),
+        )
+        .await;
     }
 }
 
@@ -36,6 +42,8 @@ impl StoreHarness for Place {
 
     async fn elapse(&self, by: Duration) {
         self.shift('-', by).await;
+        // As it would if somebody had waited.
+        self.steady.advance(Duration::from_millis(1));
     }
 
     async fn rewind(&self, by: Duration) {
