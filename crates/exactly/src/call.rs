@@ -56,6 +56,14 @@ impl Call {
         self
     }
 
+    /// The claim will carry `token`, which the caller drew. Whoever sends a call over a network draws it before the first
+    /// byte and keeps it on every repetition, so that a claim whose reply was lost is found again. Never use one twice.
+    #[must_use]
+    pub fn with_token(mut self, token: Token) -> Self {
+        self.token = OnceLock::from(token);
+        self
+    }
+
     /// The same operation asked for by another request, so that its claim is another one.
     #[must_use]
     pub fn again(&self) -> Self {
