@@ -1,9 +1,11 @@
 //! The `exactly` server and its command line.
 
+mod admin;
 mod check_config;
 mod cli;
 mod config;
 mod logs;
+mod store;
 
 use std::process::ExitCode;
 

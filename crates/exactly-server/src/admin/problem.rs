@@ -1,0 +1,289 @@
+//! What the API refuses, as problem details (RFC 9457).
+//!
+//! Only this module picks the API's status codes of refusals. The members are those of the gateway's own problems, so a
+//! client needs one reader for both.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use exactly::{CallId, StoreError, StoreErrorKind};
+use http::{HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How soon to try again when nothing better is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "type": "urn:exactly:problem:not-in-doubt",
+    "title": "The call is not in doubt",
+    "status": 409,
+    "code": "CONFLICT.call.not_in_doubt",
+    "detail": "the call is done: it happened and its outcome is stored",
+    "retryable": false,
+    "call": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+}))]
+pub(crate) struct Problem {
+    /// A stable name of the kind of problem.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// The same in words.
+    pub(crate) title: String,
+    /// The status it is answered with.
+    #[schema(minimum = 400, maximum = 599)]
+    pub(crate) status: u16,
+    /// What programs decide by.
+    pub(crate) code: String,
+    /// What happened to this request, and what to do.
+    pub(crate) detail: String,
+    /// Whether the same request may be answered otherwise later.
+    pub(crate) retryable: bool,
+    /// When to try again, in seconds.
+    #[serde(rename = "retryAfter", default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) retry_after: Option<u64>,
+    /// The call that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) call: Option<String>,
+    /// The part of the request that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) field: Option<String>,
+}
+
+/// What a handler answers.
+pub(crate) type Answer<T> = Result<T, Problem>;
+
+/// A kind of problem, in words.
+struct Kind {
+    status: StatusCode,
+    name: &'static str,
+    code: &'static str,
+    title: &'static str,
+}
+
+const UNAUTHORIZED: Kind = Kind {
+    status: StatusCode::UNAUTHORIZED,
+    name: "unauthorized",
+    code: "AUTH.token",
+    title: "The token is missing or wrong",
+};
+const NO_SUCH_PATH: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-path",
+    code: "NOT_FOUND.path",
+    title: "There is nothing at this path",
+};
+const NO_SUCH_CALL: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-call",
+    code: "NOT_FOUND.call",
+    title: "There is no such call",
+};
+const METHOD: Kind = Kind {
+    status: StatusCode::METHOD_NOT_ALLOWED,
+    name: "method-not-allowed",
+    code: "VALIDATION.method",
+    title: "The method does not fit the path",
+};
+const UNREADABLE: Kind = Kind {
+    status: StatusCode::BAD_REQUEST,
+    name: "request-unreadable",
+    code: "VALIDATION.syntax",
+    title: "The request cannot be read",
+};
+const BODY_LATE: Kind = Kind {
+    status: StatusCode::REQUEST_TIMEOUT,
+    name: "body-late",
+    code: "VALIDATION.body_unreadable",
+    title: "The request body did not arrive in time",
+};
+const BODY_TOO_LARGE: Kind = Kind {
+    status: StatusCode::PAYLOAD_TOO_LARGE,
+    name: "body-too-large",
+    code: "VALIDATION.body_too_large",
+    title: "The request body is too large",
+};
+const MEDIA_TYPE: Kind = Kind {
+    status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    name: "unsupported-media-type",
+    code: "VALIDATION.media_type",
+    title: "The request body is not JSON",
+};
+const INVALID: Kind = Kind {
+    status: StatusCode::UNPROCESSABLE_ENTITY,
+    name: "request-invalid",
+    code: "VALIDATION.request",
+    title: "The request says something that cannot be",
+};
+const NOT_IN_DOUBT: Kind = Kind {
+    status: StatusCode::CONFLICT,
+    name: "not-in-doubt",
+    code: "CONFLICT.call.not_in_doubt",
+    title: "The call is not in doubt",
+};
+const IN_FLIGHT: Kind = Kind {
+    status: StatusCode::CONFLICT,
+    name: "in-flight",
+    code: "CONFLICT.call.in_flight",
+    title: "The call is in flight",
+};
+const SUPERSEDED: Kind = Kind {
+    status: StatusCode::CONFLICT,
+    name: "superseded",
+    code: "CONFLICT.claim.superseded",
+    title: "The claim owns the call no longer",
+};
+const STORE_UNAVAILABLE: Kind = Kind {
+    status: StatusCode::SERVICE_UNAVAILABLE,
+    name: "store-unavailable",
+    code: "DEPENDENCY.unavailable",
+    title: "The store cannot answer",
+};
+const BUSY: Kind = Kind {
+    status: StatusCode::SERVICE_UNAVAILABLE,
+    name: "busy",
+    code: "RATE_LIMIT.exceeded",
+    title: "Too many requests at once",
+};
+const FAILED: Kind = Kind {
+    status: StatusCode::INTERNAL_SERVER_ERROR,
+    name: "failed",
+    code: "INTERNAL",
+    title: "The request failed",
+};
+
+impl Kind {
+    fn with(&self, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind: format!("urn:exactly:problem:{}", self.name),
+            title: self.title.to_owned(),
+            status: self.status.as_u16(),
+            code: self.code.to_owned(),
+            detail: detail.into(),
+            retryable: false,
+            retry_after: None,
+            call: None,
+            field: None,
+        }
+    }
+}
+
+impl Problem {
+    pub(crate) fn unauthorized(detail: &str) -> Self {
+        UNAUTHORIZED.with(detail)
+    }
+
+    pub(crate) fn no_such_path(path: &str) -> Self {
+        NO_SUCH_PATH.with(format!("nothing is at {path:?}; /openapi.json names what there is"))
+    }
+
+    pub(crate) fn no_such_call(id: &CallId) -> Self {
+        let detail = "no record has this id: it was never used, was freed, or its retention ended";
+        NO_SUCH_CALL.with(detail).about(id)
+    }
+
+    pub(crate) fn method(method: &http::Method, path: &str) -> Self {
+        METHOD.with(format!("{method} is not for {path:?}; the Allow header names what is"))
+    }
+
+    pub(crate) fn unreadable(detail: impl Into<String>) -> Self {
+        UNREADABLE.with(detail)
+    }
+
+    pub(crate) fn body_late(patience: Duration) -> Self {
+        let detail = format!("the whole body has to arrive within {} s; nothing was done", patience.as_secs());
+        BODY_LATE.with(detail).retry(None)
+    }
+
+    pub(crate) fn body_too_large(bytes_max: usize) -> Self {
+        BODY_TOO_LARGE.with(format!("a request may have at most {bytes_max} bytes"))
+    }
+
+    pub(crate) fn media_type() -> Self {
+        MEDIA_TYPE.with("send JSON with content-type: application/json")
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, why: impl std::fmt::Display) -> Self {
+        let field = field.into();
+        let mut problem = INVALID.with(format!("{field}: {why}"));
+        problem.field = Some(field);
+        problem
+    }
+
+    pub(crate) fn not_in_doubt(id: &CallId, detail: &str) -> Self {
+        NOT_IN_DOUBT.with(detail).about(id)
+    }
+
+    pub(crate) fn in_flight(id: &CallId, remaining: Duration) -> Self {
+        let detail = "an attempt holds a lease on it; wait until the attempt ends, or until its lease does";
+        IN_FLIGHT.with(detail).about(id).retry(Some(remaining))
+    }
+
+    pub(crate) fn superseded(id: &CallId, detail: &str) -> Self {
+        SUPERSEDED.with(detail).about(id)
+    }
+
+    pub(crate) fn busy(max: usize) -> Self {
+        BUSY.with(format!("{max} requests are under way; nothing was done")).retry(Some(RETRY_AFTER))
+    }
+
+    /// The store was asked to do `what` and did not say in time.
+    pub(crate) fn no_answer(what: &str, patience: Duration) -> Self {
+        let detail = format!("{what}: no answer within {} s; whether it was done is not known", patience.as_secs());
+        STORE_UNAVAILABLE.with(detail).retry(Some(RETRY_AFTER))
+    }
+
+    pub(crate) fn failed(detail: &str) -> Self {
+        FAILED.with(detail)
+    }
+
+    fn about(mut self, id: &CallId) -> Self {
+        self.call = Some(id.to_string());
+        self
+    }
+
+    fn retry(mut self, after: Option<Duration>) -> Self {
+        self.retryable = true;
+        // Never earlier than asked, and never "now".
+        self.retry_after = after.map(|after| (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1));
+        self
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error.kind() {
+            StoreErrorKind::Corrupt => FAILED.with(error.to_string()),
+            _ => STORE_UNAVAILABLE.with(error.to_string()).retry(Some(RETRY_AFTER)),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let json = serde_json::to_vec(&self).expect("a struct of strings and numbers is always JSON");
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, json).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"exactly\""));
+        }
+        response
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Problem {}
