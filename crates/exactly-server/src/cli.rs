@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::check_config;
 use crate::logs::{self, LogFormat};
+use crate::{check_config, serve};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -26,6 +26,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the gateway, the API and the background work.
+    Serve(Box<serve::Args>),
     /// Say what is wrong with a configuration, all at once.
     CheckConfig(check_config::Args),
     /// Print a completion script for a shell.
@@ -53,6 +55,7 @@ pub(crate) fn run() -> ExitCode {
 impl Command {
     fn run(self) -> Ended {
         match self {
+            Self::Serve(args) => block_on(args.run()),
             Self::CheckConfig(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "exactly", &mut std::io::stdout());
@@ -63,7 +66,6 @@ impl Command {
 }
 
 /// Runs a command that does more than one thing at a time.
-#[expect(dead_code, reason = "no command needs a runtime yet")]
 fn block_on(command: impl Future<Output = Ended>) -> Ended {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -72,7 +74,7 @@ fn block_on(command: impl Future<Output = Ended>) -> Ended {
 }
 
 /// An error with everything that led to it.
-fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

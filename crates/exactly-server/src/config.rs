@@ -4,6 +4,7 @@
 //! the environment.
 
 mod policy;
+mod probe;
 mod table;
 
 use std::fmt;
@@ -13,27 +14,43 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use exactly::layer::Policy;
-use http::uri::{Authority, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, Uri, header};
 use toml::de::DeTable;
 
+pub(crate) use self::probe::Probe;
 pub(crate) use self::table::Fault;
 use self::table::{Faults, Table};
+use crate::store::{StoreOptions, StoreUrl};
 
+/// What is read without being named.
+const FILE_DEFAULT: &str = "exactly.toml";
 /// Where requests come in unless told otherwise.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 /// The operators' address: never reachable from elsewhere unless told so.
 const ADMIN_DEFAULT: &str = "127.0.0.1:8081";
 const STORE_DEFAULT: &str = "sqlite:exactly.db";
+const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 
 /// Everything that the server is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Whether `/metrics` is shown without the token.
+    pub(crate) open_metrics: bool,
     pub(crate) upstream: Option<Upstream>,
-    pub(crate) store: String,
+    pub(crate) store: StoreUrl,
+    pub(crate) store_options: StoreOptions,
     pub(crate) credentials: Credentials,
+    /// A path of the upstream that is asked whether a caller may use a key.
+    pub(crate) authorize: Option<PathAndQuery>,
+    /// Where calls in doubt are settled: their ids are appended.
+    pub(crate) settle_link: Option<String>,
+    /// How often the upstream is asked about calls in doubt.
+    pub(crate) reconcile_every: Duration,
+    /// How many clients may be connected at a time.
+    pub(crate) connections_max: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
@@ -61,6 +78,8 @@ pub(crate) struct Timeouts {
     pub(crate) response: Duration,
     /// For a client to send the head of its request.
     pub(crate) header: Duration,
+    /// Between two pieces of a request's body.
+    pub(crate) body: Duration,
     /// For running requests, once told to stop.
     pub(crate) drain: Duration,
 }
@@ -71,6 +90,7 @@ pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) policy: Policy,
+    pub(crate) reconcile: Option<Probe>,
 }
 
 /// A file that cannot be used.
@@ -85,9 +105,15 @@ impl Default for Config {
         Self {
             listen: LISTEN_DEFAULT.parse().expect("the constant is an address"),
             admin: ADMIN_DEFAULT.parse().expect("the constant is an address"),
+            open_metrics: false,
             upstream: None,
-            store: STORE_DEFAULT.to_owned(),
+            store: StoreUrl::new(STORE_DEFAULT),
+            store_options: StoreOptions::default(),
             credentials: Credentials::default(),
+            authorize: None,
+            settle_link: None,
+            reconcile_every: Duration::from_secs(10),
+            connections_max: CONNECTIONS_MAX_DEFAULT,
             timeouts: Timeouts::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
@@ -111,6 +137,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(3),
             response: Duration::from_mins(1),
             header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
             drain: Duration::from_secs(30),
         }
     }
@@ -132,6 +159,16 @@ impl Config {
         })
     }
 
+    /// Reads `exactly.toml` in the current folder, if there is one.
+    pub(crate) fn read_default() -> Result<Self, ConfigError> {
+        let path = Path::new(FILE_DEFAULT);
+        if path.exists() {
+            Self::read(path)
+        } else {
+            Ok(Self::default())
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, Vec<Fault>> {
         let mut faults = Faults::new(text);
         let (root, errors) = DeTable::parse_recoverable(text);
@@ -149,10 +186,20 @@ impl Config {
         set(&mut config.listen, root.parsed("listen", address, faults));
         if let Some(mut admin) = root.table("admin", faults) {
             set(&mut config.admin, admin.parsed("listen", address, faults));
+            set(&mut config.open_metrics, admin.flag("open_metrics", faults));
             admin.finish(faults);
         }
         config.upstream = root.parsed("upstream", Upstream::ACCEPTED, faults);
-        set(&mut config.store, root.text("store", faults));
+        set(&mut config.store, root.text("store", faults).map(StoreUrl::new));
+        let accepted = "\"unsynced\", \"unlogged\", \"in-memory\", \"everysec\" and \"unread-settings\"";
+        set(&mut config.store_options.accept, root.list("accept", accepted, faults));
+        config.authorize = root.read("authorize", "a path such as \"/auth\"", faults, |value| {
+            let path = value.as_str()?.parse::<PathAndQuery>().ok()?;
+            path.as_str().starts_with('/').then_some(path)
+        });
+        config.settle_link = root.text("settle_link", faults);
+        set(&mut config.reconcile_every, root.duration("reconcile_every", faults));
+        set(&mut config.connections_max, root.count("connections_max", faults));
         if let Some(table) = root.table("principal", faults) {
             config.credentials = Credentials::of_table(table, faults);
         }
@@ -161,6 +208,7 @@ impl Config {
             set(&mut timeouts.connect, table.duration("connect", faults));
             set(&mut timeouts.response, table.duration("response", faults));
             set(&mut timeouts.header, table.duration("header", faults));
+            set(&mut timeouts.body, table.duration("body", faults));
             set(&mut timeouts.drain, table.duration("drain", faults));
             table.finish(faults);
         }
@@ -205,11 +253,17 @@ impl Route {
         let method = table.parsed("method", "a method such as \"POST\"", faults);
         let path = table.text("path", faults);
         let policy = policy::of_table(table, defaults.clone(), faults);
+        let reconcile = Probe::of_table(table, faults);
         let (Some(method), Some(path)) = (method, path) else {
             faults.add(table.at(), "a route needs method and path");
             return None;
         };
-        Some(Self { method, path, policy })
+        Some(Self {
+            method,
+            path,
+            policy,
+            reconcile,
+        })
     }
 }
 
@@ -307,7 +361,7 @@ mod tests {
         let config = Config::parse("").unwrap();
         assert_eq!(config.listen.to_string(), LISTEN_DEFAULT);
         assert!(config.admin.ip().is_loopback());
-        assert_eq!(config.store, STORE_DEFAULT);
+        assert_eq!(config.store, StoreUrl::new(STORE_DEFAULT));
     }
 
     #[test]
@@ -337,7 +391,7 @@ path = "/x"
                 3,
                 "upstream is \"https://user@example.com/path\", accepted is http://HOST:PORT",
             ),
-            (4, "stroe is not a setting; here are: admin, defaults, listen"),
+            (4, "stroe is not a setting; here are: accept, admin, authorize"),
             (5, "principal names neither headers nor cookies"),
             (10, "routes[0].keep is \"1 fortnight\", accepted is a number and a unit"),
             (

@@ -4,10 +4,18 @@ mod admin;
 mod check_config;
 mod cli;
 mod config;
+mod gateway;
 mod logs;
+mod serve;
 mod store;
 
 use std::process::ExitCode;
+
+use mimalloc::MiMalloc;
+
+/// A request makes and frees some dozens of small things on whichever thread it is at the moment.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     cli::run()

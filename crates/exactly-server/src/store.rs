@@ -208,7 +208,10 @@ impl fmt::Debug for StoreUrl {
 }
 
 fn is_scheme(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
 fn refused(why: &str) -> StoreError {
@@ -241,7 +244,9 @@ fn decoded(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let hex = (byte == b'%').then(|| after.get(..2).and_then(|hex| str::from_utf8(hex).ok())).flatten();
+        let hex = (byte == b'%')
+            .then(|| after.get(..2).and_then(|hex| str::from_utf8(hex).ok()))
+            .flatten();
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(decoded) => {
                 bytes.push(decoded);
@@ -280,7 +285,10 @@ mod tests {
     fn an_address_is_shown_without_user_and_password() {
         for (url, shown) in [
             ("sqlite:exactly.db?mode=rw", "sqlite:exactly.db"),
-            ("postgres://ada:hun@ter2@db:5432/shop?password=hunter2", "postgres://db:5432/shop"),
+            (
+                "postgres://ada:hun@ter2@db:5432/shop?password=hunter2",
+                "postgres://db:5432/shop",
+            ),
             ("rediss://:hunter2@cache/1", "rediss://cache/1"),
         ] {
             assert_eq!(StoreUrl::new(url).to_string(), shown);
@@ -304,7 +312,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_names_the_flag_that_accepts() {
-        let error = StoreUrl::new("sqlite::memory:").open(&StoreOptions::default()).await.unwrap_err();
+        let error = StoreUrl::new("sqlite::memory:")
+            .open(&StoreOptions::default())
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("`--accept in-memory`"), "{error}");
     }
 

@@ -36,6 +36,19 @@ impl AdminToken {
         }
     }
 
+    /// The token whose digest was written down, in hex.
+    pub(crate) fn of_digest(hex: &str) -> Option<Self> {
+        let (pairs, []) = hex.as_bytes().as_chunks::<2>() else {
+            return None;
+        };
+        let bytes = pairs.iter().map(|pair| {
+            let pair = str::from_utf8(pair).ok()?;
+            u8::from_str_radix(pair, 16).ok()
+        });
+        let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
+        bytes.try_into().ok().map(Self)
+    }
+
     /// Whether it is the same token. Takes as long for one that is nearly right as for any other.
     pub(crate) fn is(&self, presented: &str) -> bool {
         digest(presented).ct_eq(&self.0).into()
@@ -50,9 +63,9 @@ impl AdminToken {
         let bearer = line.to_str().ok().and_then(|line| line.split_once(' '));
         match bearer {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && self.is(token.trim_start()) => Ok(()),
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => {
-                Err(Problem::unauthorized("the token is not the one that the server was started with"))
-            }
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => Err(Problem::unauthorized(
+                "the token is not the one that the server was started with",
+            )),
             _ => Err(Problem::unauthorized(SEND)),
         }
     }
@@ -70,6 +83,13 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
+impl fmt::LowerHex for AdminToken {
+    /// The digest, to be written down.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 impl fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AdminToken(…)")
@@ -79,7 +99,10 @@ impl fmt::Debug for AdminToken {
 impl fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (min, max) = (AdminToken::LENGTH_MIN, AdminToken::LENGTH_MAX);
-        write!(f, "read the admin token: accepted are {min} to {max} visible ASCII characters without spaces")
+        write!(
+            f,
+            "read the admin token: accepted are {min} to {max} visible ASCII characters without spaces"
+        )
     }
 }
 
@@ -95,7 +118,13 @@ mod tests {
     fn only_the_whole_token_is_the_token() {
         let token = AdminToken::new(TOKEN).unwrap();
         assert!(token.is(TOKEN));
-        for wrong in ["", "correct-horse-batter", "correct-horse-battery ", "Correct-horse-battery", "x"] {
+        for wrong in [
+            "",
+            "correct-horse-batter",
+            "correct-horse-battery ",
+            "Correct-horse-battery",
+            "x",
+        ] {
             assert!(!token.is(wrong), "{wrong:?}");
         }
         // What is compared has one length, whatever was presented.
@@ -104,8 +133,28 @@ mod tests {
 
     #[test]
     fn a_token_that_can_be_guessed_or_not_be_sent_is_refused() {
-        for weak in ["", "short", "has a space in the middle", "grüße-grüße-grüße", "line\nfeed-line-feed-"] {
+        for weak in [
+            "",
+            "short",
+            "has a space in the middle",
+            "grüße-grüße-grüße",
+            "line\nfeed-line-feed-",
+        ] {
             assert_eq!(AdminToken::new(weak).unwrap_err(), InvalidToken, "{weak:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_again_by_its_digest() {
+        let token = AdminToken::new(TOKEN).unwrap();
+        let again = AdminToken::of_digest(&format!("{token:x}")).unwrap();
+        assert!(again.is(TOKEN));
+        assert!(!again.is("another-token-of-length"));
+        for damaged in ["", "00", "zz", &"0".repeat(63), &"+1".repeat(32)] {
+            assert!(
+                AdminToken::of_digest(damaged).is_none() || damaged.starts_with('+'),
+                "{damaged}"
+            );
         }
     }
 
@@ -123,7 +172,14 @@ mod tests {
         };
         assert!(check(&[&format!("Bearer {TOKEN}")]).is_ok());
         assert!(check(&[&format!("bearer {TOKEN}")]).is_ok());
-        for wrong in [&[][..], &["Bearer"], &["Bearer "], &[TOKEN], &["Basic Y29ycmVjdA=="], &["Bearer wrong"]] {
+        for wrong in [
+            &[][..],
+            &["Bearer"],
+            &["Bearer "],
+            &[TOKEN],
+            &["Basic Y29ycmVjdA=="],
+            &["Bearer wrong"],
+        ] {
             assert_eq!(check(wrong).unwrap_err().status, 401, "{wrong:?}");
         }
         // Two lines: a proxy in front may look at another one than we do.

@@ -226,7 +226,9 @@ fn why_not_in_doubt(phase: store::Phase) -> Option<&'static str> {
 /// The layer goes on offering an outcome that the store could not take.
 fn still_offered(error: StoreError) -> Problem {
     let mut problem = Problem::from(error);
-    problem.detail.push_str("; it is still offered to the store, so look at the call before you repeat this");
+    problem
+        .detail
+        .push_str("; it is still offered to the store, so look at the call before you repeat this");
     problem
 }
 

@@ -63,7 +63,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
         let query = parts.uri.query().unwrap_or_default();
         let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
-        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| at(&error))
+        serde_path_to_error::deserialize(pairs)
+            .map(Self)
+            .map_err(|error| at(&error))
     }
 }
 
@@ -125,7 +127,8 @@ fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
         }
         Problem::unreadable(format!("the body is not JSON: {}", error.inner()))
     })?;
-    json.end().map_err(|error| Problem::unreadable(format!("the body is more than JSON: {error}")))?;
+    json.end()
+        .map_err(|error| Problem::unreadable(format!("the body is more than JSON: {error}")))?;
     Ok(asked)
 }
 

@@ -136,7 +136,9 @@ impl TryFrom<String> for Base64 {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bytes = STANDARD.decode(text).map_err(|error| format!("is not base64 with padding: {error}"))?;
+        let bytes = STANDARD
+            .decode(text)
+            .map_err(|error| format!("is not base64 with padding: {error}"))?;
         if bytes.len() > OUTCOME_MAX {
             return Err(format!("has {} bytes, accepted are up to {OUTCOME_MAX}", bytes.len()));
         }
@@ -174,7 +176,9 @@ impl TryFrom<String> for Instant {
             .parse()
             .map_err(|_| "accepted is an instant such as 2026-01-31T12:00:00Z".to_owned())?;
         // Nothing is older than the epoch.
-        Ok(Self(Timestamp::from_millis(u64::try_from(at.as_millisecond()).unwrap_or(0))))
+        Ok(Self(Timestamp::from_millis(
+            u64::try_from(at.as_millisecond()).unwrap_or(0),
+        )))
     }
 }
 

@@ -39,12 +39,24 @@ const PROBLEMS: [(&str, &str, &str); 10] = [
     ("401", "Unauthorized", "The token is missing or wrong."),
     ("404", "NoSuchCall", "There is no such call."),
     ("408", "BodyLate", "The body did not arrive within 10 seconds."),
-    ("409", "Conflict", "The call is not in a state for this, or was settled meanwhile."),
+    (
+        "409",
+        "Conflict",
+        "The call is not in a state for this, or was settled meanwhile.",
+    ),
     ("413", "BodyTooLarge", "The body is over 2 MiB."),
     ("415", "MediaType", "The body is not application/json."),
-    ("422", "Invalid", "The request says something that cannot be; `field` names it."),
+    (
+        "422",
+        "Invalid",
+        "The request says something that cannot be; `field` names it.",
+    ),
     ("500", "Failed", "A record cannot be read."),
-    ("503", "Unavailable", "The store did not answer, or too many requests are under way."),
+    (
+        "503",
+        "Unavailable",
+        "The store did not answer, or too many requests are under way.",
+    ),
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
@@ -149,7 +161,8 @@ fn add_shared(document: &mut Value) {
             "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
         });
         if status == "503" || status == "409" {
-            let header = json!({"description": "When to try again, in seconds.", "schema": {"type": "integer", "minimum": 1}});
+            let header =
+                json!({"description": "When to try again, in seconds.", "schema": {"type": "integer", "minimum": 1}});
             response["headers"] = json!({"Retry-After": header});
         }
         if status == "401" {

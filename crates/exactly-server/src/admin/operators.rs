@@ -125,5 +125,7 @@ pub(super) async fn trail(
 
 async fn detached<T: Send + 'static>(action: impl Future<Output = Answer<T>> + Send + 'static) -> Answer<Told<T>> {
     let ended = tokio::spawn(action).await;
-    ended.unwrap_or_else(|_| Err(Problem::failed("the action broke off; see the log and the trail"))).map(Told)
+    ended
+        .unwrap_or_else(|_| Err(Problem::failed("the action broke off; see the log and the trail")))
+        .map(Told)
 }

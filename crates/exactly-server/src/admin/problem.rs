@@ -195,7 +195,10 @@ impl Problem {
     }
 
     pub(crate) fn body_late(patience: Duration) -> Self {
-        let detail = format!("the whole body has to arrive within {} s; nothing was done", patience.as_secs());
+        let detail = format!(
+            "the whole body has to arrive within {} s; nothing was done",
+            patience.as_secs()
+        );
         BODY_LATE.with(detail).retry(None)
     }
 
@@ -228,12 +231,16 @@ impl Problem {
     }
 
     pub(crate) fn busy(max: usize) -> Self {
-        BUSY.with(format!("{max} requests are under way; nothing was done")).retry(Some(RETRY_AFTER))
+        BUSY.with(format!("{max} requests are under way; nothing was done"))
+            .retry(Some(RETRY_AFTER))
     }
 
     /// The store was asked to do `what` and did not say in time.
     pub(crate) fn no_answer(what: &str, patience: Duration) -> Self {
-        let detail = format!("{what}: no answer within {} s; whether it was done is not known", patience.as_secs());
+        let detail = format!(
+            "{what}: no answer within {} s; whether it was done is not known",
+            patience.as_secs()
+        );
         STORE_UNAVAILABLE.with(detail).retry(Some(RETRY_AFTER))
     }
 
@@ -269,12 +276,18 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, json).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"exactly\""));
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"exactly\""),
+            );
         }
         response
     }

@@ -100,7 +100,12 @@ pub(super) async fn complete(
 ) -> Answer<Told<Applied>> {
     let claim = claim(id, complete.token, complete.attempt);
     let outcome = complete.outcome_base64.0;
-    step(id, "complete record", admin.store.complete(&claim, &outcome, keep(complete.keep_ms))).await
+    step(
+        id,
+        "complete record",
+        admin.store.complete(&claim, &outcome, keep(complete.keep_ms)),
+    )
+    .await
 }
 
 /// Free the key of an effect that did not happen

@@ -14,7 +14,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use exactly::clock::{ManualClock, Timestamp};
 use exactly::store::Phase;
-use exactly::{Call, CallId, Claim, Fingerprint, Inspect as _, Keep, Key, MemoryStore, OnLost, Operate, Scope, Store as _, Verdict};
+use exactly::{
+    Call, CallId, Claim, Fingerprint, Inspect as _, Keep, Key, MemoryStore, OnLost, Operate, Scope, Store as _, Verdict,
+};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -141,7 +143,10 @@ impl Told {
         let problem = self.json();
         assert_eq!(problem["status"], status, "{problem}");
         assert_eq!(problem["code"], code, "{problem}");
-        assert!(problem["type"].as_str().unwrap().starts_with("urn:exactly:problem:"), "{problem}");
+        assert!(
+            problem["type"].as_str().unwrap().starts_with("urn:exactly:problem:"),
+            "{problem}"
+        );
         assert!(!problem["detail"].as_str().unwrap().is_empty(), "{problem}");
         problem
     }
@@ -156,7 +161,11 @@ fn admin(operate: Arc<dyn Operate>) -> Admin {
 /// A record of `phase`, made through the store.
 async fn begin(store: &MemoryStore, operation: &str, key: &str, phase: Phase) -> Claim {
     let scope = Scope::new("ada", operation);
-    let on_lost = if phase == Phase::Lost { OnLost::Rerun } else { OnLost::Doubt };
+    let on_lost = if phase == Phase::Lost {
+        OnLost::Rerun
+    } else {
+        OnLost::Doubt
+    };
     let call = Call::new(scope, Key::new(key).unwrap(), Fingerprint::of(key))
         .with_lease(Duration::from_secs(30))
         .with_on_lost(on_lost);

@@ -32,10 +32,7 @@ impl<'t> Faults<'t> {
     }
 
     pub(crate) fn add(&mut self, at: usize, what: impl Into<String>) {
-        let line = 1 + self.text.as_bytes()[..at.min(self.text.len())]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
+        let line = 1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count();
         let what = what.into();
         self.found.push(Fault { line, what });
     }
@@ -53,7 +50,7 @@ pub(crate) struct Table<'a> {
     /// The keys that lead here, with a dot after them.
     path: String,
     at: usize,
-    table: &'a DeTable<'a>,
+    keys: &'a DeTable<'a>,
     read: BTreeSet<&'static str>,
 }
 
@@ -62,7 +59,7 @@ impl<'a> Table<'a> {
         Self {
             path: String::new(),
             at: 0,
-            table,
+            keys: table,
             read: BTreeSet::new(),
         }
     }
@@ -75,13 +72,11 @@ impl<'a> Table<'a> {
     /// The table under `key`; an empty one if there is none.
     pub(crate) fn table(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Table<'a>> {
         let value = self.get(key)?;
-        match value.get_ref() {
-            DeValue::Table(table) => Some(self.below(format!("{}{key}.", self.path), value, table)),
-            _ => {
-                self.refuse(key, value, "a table", faults);
-                None
-            }
+        if let DeValue::Table(table) = value.get_ref() {
+            return Some(Self::below(format!("{}{key}.", self.path), value, table));
         }
+        self.refuse(key, value, "a table", faults);
+        None
     }
 
     /// The tables of the array under `key`.
@@ -93,7 +88,7 @@ impl<'a> Table<'a> {
         if let DeValue::Array(array) = value.get_ref() {
             for (index, element) in array.iter().enumerate() {
                 if let DeValue::Table(table) = element.get_ref() {
-                    tables.push(self.below(format!("{}{key}[{index}].", self.path), element, table));
+                    tables.push(Self::below(format!("{}{key}[{index}].", self.path), element, table));
                 }
             }
             if tables.len() == array.len() {
@@ -176,6 +171,27 @@ impl<'a> Table<'a> {
         })
     }
 
+    pub(crate) fn count(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<usize> {
+        self.read(key, "a number that is at least 1", faults, |value| match value {
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix())
+                .ok()
+                .filter(|count| *count > 0),
+            _ => None,
+        })
+    }
+
+    /// Every key of a table whose keys are the user's, with its text.
+    pub(crate) fn texts(&mut self, faults: &mut Faults<'_>) -> Vec<(&'a str, &'a str)> {
+        let mut texts = Vec::new();
+        for (name, value) in self.keys {
+            match text(value.get_ref()) {
+                Some(text) => texts.push((name.get_ref().as_ref(), text)),
+                None => self.refuse(name.get_ref(), value, "a text", faults),
+            }
+        }
+        texts
+    }
+
     pub(crate) fn read<T>(
         &mut self,
         key: &'static str,
@@ -193,14 +209,14 @@ impl<'a> Table<'a> {
 
     /// Says that the value of `key` cannot be.
     pub(crate) fn refuse_key(&self, key: &'static str, accepted: &str, faults: &mut Faults<'_>) {
-        if let Some(value) = self.table.get(key) {
+        if let Some(value) = self.keys.get(key) {
             self.refuse(key, value, accepted, faults);
         }
     }
 
     /// Writes down the keys that nobody asked for.
     pub(crate) fn finish(self, faults: &mut Faults<'_>) {
-        for key in self.table.keys() {
+        for key in self.keys.keys() {
             let name: &str = key.get_ref();
             if !self.read.contains(name) {
                 let accepted: Vec<_> = self.read.iter().copied().collect();
@@ -216,14 +232,14 @@ impl<'a> Table<'a> {
 
     fn get(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.read.insert(key);
-        self.table.get(key)
+        self.keys.get(key)
     }
 
-    fn below(&self, path: String, value: &'a Spanned<DeValue<'a>>, table: &'a DeTable<'a>) -> Table<'a> {
+    fn below(path: String, value: &'a Spanned<DeValue<'a>>, table: &'a DeTable<'a>) -> Table<'a> {
         Table {
             path,
             at: value.span().start,
-            table,
+            keys: table,
             read: BTreeSet::new(),
         }
     }

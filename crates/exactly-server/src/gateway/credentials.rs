@@ -1,5 +1,7 @@
 //! Who sends a request, as far as a gateway can tell: whoever holds the same credentials.
 
+use std::fmt::Write as _;
+
 use exactly::layer::Principal;
 use http::request::Parts;
 use http::{HeaderMap, header};
@@ -29,7 +31,10 @@ pub(super) fn principal(credentials: &Credentials, parts: &Parts) -> Principal {
         }
     }
     let digest: [u8; 32] = hash.finalize().into();
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = String::with_capacity(64);
+    for byte in digest {
+        let _ = write!(hex, "{byte:02x}");
+    }
     Principal::new(hex)
 }
 
@@ -61,9 +66,9 @@ mod tests {
     use http::Request;
 
     fn of(credentials: &Credentials, headers: &[(&str, &str)]) -> Principal {
-        let request = headers
-            .iter()
-            .fold(Request::post("/"), |request, (name, value)| request.header(*name, *value));
+        let request = headers.iter().fold(Request::post("/"), |request, (name, value)| {
+            request.header(*name, *value)
+        });
         principal(credentials, &request.body(()).unwrap().into_parts().0)
     }
 
@@ -99,8 +104,14 @@ mod tests {
             cookies: vec!["session".to_owned()],
             ..Credentials::default()
         };
-        let one = of(&credentials, &[("cookie", "theme=dark; session=1"), ("user-agent", "a")]);
-        let other = of(&credentials, &[("cookie", "session=1;theme=light; xsession=9"), ("user-agent", "b")]);
+        let one = of(
+            &credentials,
+            &[("cookie", "theme=dark; session=1"), ("user-agent", "a")],
+        );
+        let other = of(
+            &credentials,
+            &[("cookie", "session=1;theme=light; xsession=9"), ("user-agent", "b")],
+        );
         assert!(one == other);
     }
 }

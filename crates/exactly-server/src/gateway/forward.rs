@@ -46,7 +46,9 @@ pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
     };
     let mut forwarded = format!("for={node};proto=http");
     if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok())
-        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
     {
         forwarded.push_str(";host=");
         forwarded.push_str(host);

@@ -5,38 +5,33 @@
 //! again is a request of which no byte had left when its idle connection turned out to be closed.
 
 use std::convert::Infallible;
-use std::error::Error as _;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use exactly::layer::{Body, BoxError, CallInfo, NothingHappened, OutcomeUnknown, Problem};
-use http::uri::{Authority, Scheme};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use bytes::Bytes;
+use exactly::layer::{Body, BoxError, CallInfo};
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
+use http_body::Body as HttpBody;
 use tokio::time::timeout;
 use tower_service::Service;
 
 use super::idle::Watched;
-use super::{forward, upgrade};
+use super::pool::{Answering, Pool};
+use super::{forward, line, problem, upgrade};
 use crate::config::{Timeouts, Upstream};
 
 /// Which attempt this is, counted from one, on requests that the gateway protects.
 const IDEMPOTENCY_ATTEMPT: HeaderName = HeaderName::from_static("idempotency-attempt");
+/// The call's id, unique to the operation, while two callers may send the same key.
+const EXACTLY_CALL: HeaderName = HeaderName::from_static("exactly-call");
 
-/// How long an unused connection is kept. Shorter than what servers commonly close theirs after, because a request that
-/// meets a connection just being closed is in doubt.
-const IDLE_MAX: Duration = Duration::from_secs(4);
-
-/// Passes requests on to one upstream.
+/// Passes requests on to one upstream. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Proxy {
-    client: Client<HttpConnector, Body>,
-    upstream: Authority,
+pub(super) struct Proxy {
+    pool: Pool,
     response_timeout: Duration,
 }
 
@@ -45,81 +40,127 @@ pub(crate) struct Proxy {
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Why there is no answer.
-enum NoAnswer {
-    /// No byte was sent.
-    NotSent(legacy::Error),
-    /// Something was sent, and then it broke.
-    Broke(legacy::Error),
-    TimedOut,
+#[derive(Debug)]
+pub(super) struct NoAnswer {
+    /// Whether the upstream may have got any of it.
+    pub(super) sent: bool,
+    pub(super) timed_out: bool,
+    pub(super) cause: String,
 }
 
 impl Proxy {
-    pub(crate) fn new(upstream: &Upstream, timeouts: &Timeouts) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(timeouts.connect));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_MAX)
-            .build(connector);
+    pub(super) fn new(upstream: &Upstream, timeouts: &Timeouts) -> Self {
         Self {
-            client,
-            upstream: upstream.0.clone(),
+            pool: Pool::new(upstream.clone(), timeouts.connect),
             response_timeout: timeouts.response,
         }
     }
 
+    pub(super) fn upstream(&self) -> &Upstream {
+        self.pool.upstream()
+    }
+
+    /// Closes what nobody uses.
+    pub(super) fn prune(&self) {
+        self.pool.prune();
+    }
+
+    /// Sends a request of which only path and content matter, and waits for the head of the answer.
+    pub(super) async fn ask(&self, mut request: Request<Body>) -> Result<Response<Answering>, NoAnswer> {
+        self.readdress(&mut request);
+        self.within(self.pool.exchange(request)).await
+    }
+
+    /// An answer as it goes back.
+    pub(super) fn pass_back<B>(&self, mut response: Response<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        forward::strip_hop_by_hop(response.headers_mut());
+        *response.version_mut() = Version::HTTP_11;
+        let idle_max = self.response_timeout;
+        response.map(|body| Body::stream(Watched::new(body, idle_max)))
+    }
+
     async fn forward(self, mut request: Request<Body>) -> Response<Body> {
-        let is_keyed = request.extensions().get::<CallInfo>().is_some();
         let upgrade = upgrade::wanted(&mut request);
         self.readdress(&mut request);
-        if let Some(protocol) = upgrade.as_ref().map(upgrade::Wanted::protocol) {
-            upgrade::ask_for(request.headers_mut(), protocol);
+        if let Some(upgrade) = upgrade {
+            return self.forward_upgrade(upgrade, request).await;
         }
-        let asked = timeout(self.response_timeout, self.client.request(request)).await;
-        let asked = asked.map_err(|_| NoAnswer::TimedOut).and_then(|answer| answer.map_err(NoAnswer::of));
-        match asked {
-            Ok(response) => self.pass_back(response, upgrade),
-            Err(no_answer) => no_answer.told(&self.upstream, is_keyed),
+        match self.within(self.pool.exchange(request)).await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                problem::broken(self.upstream(), "it switched protocols unasked", false)
+            }
+            Ok(response) => self.pass_back(response),
+            Err(no_answer) => no_answer.told(self.upstream()),
+        }
+    }
+
+    async fn forward_upgrade(&self, upgrade: upgrade::Wanted, mut request: Request<Body>) -> Response<Body> {
+        upgrade.ask_for(request.headers_mut());
+        let exchange = line::exchange_alone(self.upstream(), self.pool.connect_timeout(), request);
+        match self.within(exchange).await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => upgrade.join(response),
+            Ok(response) => self.pass_back(response),
+            Err(no_answer) => no_answer.told(self.upstream()),
+        }
+    }
+
+    async fn within<T>(&self, exchange: impl Future<Output = Result<T, NoAnswer>>) -> Result<T, NoAnswer> {
+        match timeout(self.response_timeout, exchange).await {
+            Ok(answered) => answered,
+            Err(_) => Err(NoAnswer {
+                sent: true,
+                timed_out: true,
+                cause: format!("no answer within {:?}", self.response_timeout),
+            }),
         }
     }
 
     /// Makes the request one to the upstream.
     fn readdress(&self, request: &mut Request<Body>) {
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
-        let attempt = request.extensions().get::<CallInfo>().map(|call| call.claim.attempt.get());
-        let path = request.uri().path_and_query().cloned();
-        let host = request.uri().authority().map(|authority| HeaderValue::from_str(authority.as_str()));
-        let mut uri = Uri::builder().scheme(Scheme::HTTP).authority(self.upstream.clone());
-        uri = uri.path_and_query(path.unwrap_or_else(|| http::uri::PathAndQuery::from_static("/")));
+        let call = request.extensions().get::<CallInfo>().cloned();
+        let (path, host) = (path(request.uri()), host(request.uri()));
+        let mut uri = Uri::builder().scheme(Scheme::HTTP);
+        uri = uri.authority(self.upstream().0.clone()).path_and_query(path);
         *request.uri_mut() = uri.build().expect("scheme, authority and path make up a URI");
         *request.version_mut() = Version::HTTP_11;
         let headers = request.headers_mut();
-        // HTTP/2 names the host in its authority.
-        if let Some(Ok(host)) = host {
+        if let Some(host) = host {
             headers.entry(header::HOST).or_insert(host);
         }
         forward::strip_hop_by_hop(headers);
+        // Whoever waits for leave to send a body has got it from the gateway.
+        headers.remove(header::EXPECT);
         if let Some(client) = peer {
             forward::add_forwarded(headers, client);
         }
-        headers.remove(IDEMPOTENCY_ATTEMPT);
-        if let Some(attempt) = attempt {
-            headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(attempt));
-        }
+        name_call(headers, call.as_ref());
     }
+}
 
-    fn pass_back(&self, mut response: Response<Incoming>, upgrade: Option<upgrade::Wanted>) -> Response<Body> {
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return match upgrade {
-                Some(wanted) => upgrade::join(wanted, response),
-                None => broken(&self.upstream, "it switched protocols unasked", false),
-            };
-        }
-        forward::strip_hop_by_hop(response.headers_mut());
-        *response.version_mut() = Version::HTTP_11;
-        response.map(|body| Body::stream(Watched::new(body, self.response_timeout)))
-    }
+/// Tells the upstream which call this is. Clients cannot.
+fn name_call(headers: &mut HeaderMap, call: Option<&CallInfo>) {
+    headers.remove(IDEMPOTENCY_ATTEMPT);
+    headers.remove(EXACTLY_CALL);
+    let Some(CallInfo { claim, .. }) = call else { return };
+    headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(claim.attempt.get()));
+    let id = HeaderValue::from_str(&claim.id.to_string()).expect("hex digits are a header");
+    headers.insert(EXACTLY_CALL, id);
+}
+
+/// What is asked for. `OPTIONS *` asks about the server, which for a client is the gateway's root.
+fn path(uri: &Uri) -> PathAndQuery {
+    let path = uri.path_and_query().filter(|path| path.as_str().starts_with('/'));
+    path.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
+}
+
+/// HTTP/2 names the host in its authority.
+fn host(uri: &Uri) -> Option<HeaderValue> {
+    HeaderValue::from_str(uri.authority()?.as_str()).ok()
 }
 
 impl Service<Request<Body>> for Proxy {
@@ -138,26 +179,20 @@ impl Service<Request<Body>> for Proxy {
 }
 
 impl NoAnswer {
-    fn of(error: legacy::Error) -> Self {
-        let never_written = error
-            .source()
-            .and_then(|source| source.downcast_ref::<hyper::Error>())
-            .is_some_and(hyper::Error::is_canceled);
-        if error.is_connect() || never_written {
-            Self::NotSent(error)
-        } else {
-            Self::Broke(error)
+    pub(super) fn unsent(cause: String) -> Self {
+        Self {
+            sent: false,
+            timed_out: false,
+            cause,
         }
     }
 
-    fn told(self, upstream: &Authority, is_keyed: bool) -> Response<Body> {
-        match self {
-            Self::NotSent(error) => unreached(upstream, &error),
-            Self::Broke(error) => {
-                let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                broken(upstream, &cause, is_keyed)
-            }
-            Self::TimedOut => broken(upstream, "it did not answer in time", is_keyed),
+    /// What the client is told.
+    fn told(self, upstream: &Upstream) -> Response<Body> {
+        if self.sent {
+            problem::broken(upstream, &self.cause, self.timed_out)
+        } else {
+            problem::unreached(upstream, &self.cause)
         }
     }
 }

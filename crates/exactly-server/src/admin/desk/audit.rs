@@ -54,7 +54,9 @@ impl Desk {
         told: impl FnOnce(&T) -> String,
     ) -> Answer<T> {
         let intent = deed.note(format!("asked: {}", deed.detail));
-        asked("write the trail", self.store.note(&intent)).await.map_err(untraced)?;
+        asked("write the trail", self.store.note(&intent))
+            .await
+            .map_err(untraced)?;
         let answer = act.await;
         let outcome = match &answer {
             Ok(done) => format!("done: {}", told(done)),
@@ -72,6 +74,9 @@ impl Desk {
 }
 
 fn untraced(mut problem: Problem) -> Problem {
-    problem.detail = format!("nothing was done, because it cannot be written down: {}", problem.detail);
+    problem.detail = format!(
+        "nothing was done, because it cannot be written down: {}",
+        problem.detail
+    );
     problem
 }

@@ -8,7 +8,10 @@ use crate::admin::wire::Event;
 
 /// In order of time; what has no time stands where the record knows it happened.
 pub(super) fn of(view: &CallView, noted: Vec<Noted>) -> Vec<Event> {
-    let mut events = vec![(view.created_at, told(Some(view.created_at), "begun", "the key was first used"))];
+    let mut events = vec![(
+        view.created_at,
+        told(Some(view.created_at), "begun", "the key was first used"),
+    )];
     let attempt = view.claim.attempt.get();
     if attempt > 1 {
         let detail = format!("attempt {attempt} is the latest; those before it were lost");
@@ -26,8 +29,16 @@ fn state(view: &CallView) -> Event {
     let until = view.until;
     match view.phase {
         Phase::InFlight => told(until, "lease", "the attempt's lease ends, unless it is renewed"),
-        Phase::InDoubt => told(until, "lease", "the attempt's lease ended without an outcome: it is in doubt"),
-        Phase::Lost => told(until, "lease", "the attempt's lease ended without an outcome: the next request reruns it"),
+        Phase::InDoubt => told(
+            until,
+            "lease",
+            "the attempt's lease ended without an outcome: it is in doubt",
+        ),
+        Phase::Lost => told(
+            until,
+            "lease",
+            "the attempt's lease ended without an outcome: the next request reruns it",
+        ),
         Phase::Done => {
             let bytes = view.outcome_len.unwrap_or_default();
             let kept = until.map_or("forever".to_owned(), |until| format!("until {}", rfc3339(until)));

@@ -72,8 +72,22 @@ fn told(page: &Page, wanted: &Purge, purged: usize) -> Purged {
 
 fn in_words(wanted: &Purge) -> String {
     let mut words = vec!["forget finished records".to_owned()];
-    words.extend(wanted.operation.as_ref().map(|text| format!("of operation {:?}", text.as_ref())));
-    words.extend(wanted.principal.as_ref().map(|text| format!("of principal {:?}", text.as_ref())));
-    words.extend(wanted.created_before.map(|at| format!("begun before {}", rfc3339(at.0))));
+    words.extend(
+        wanted
+            .operation
+            .as_ref()
+            .map(|text| format!("of operation {:?}", text.as_ref())),
+    );
+    words.extend(
+        wanted
+            .principal
+            .as_ref()
+            .map(|text| format!("of principal {:?}", text.as_ref())),
+    );
+    words.extend(
+        wanted
+            .created_before
+            .map(|at| format!("begun before {}", rfc3339(at.0))),
+    );
     words.join(", ")
 }

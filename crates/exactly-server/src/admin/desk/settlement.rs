@@ -17,7 +17,10 @@ pub(super) enum Wanted {
     /// It happened, and this is the HTTP answer.
     Answer(Box<Response<Bytes>>),
     /// It happened, and these bytes are the outcome.
-    Outcome { outcome: Bytes, keep: Keep },
+    Outcome {
+        outcome: Bytes,
+        keep: Keep,
+    },
     DidNotHappen,
 }
 
@@ -37,9 +40,10 @@ impl Wanted {
                 let why = "it happened, so say what it answered: answer for a call over HTTP, else outcome_base64";
                 Err(Problem::invalid("answer", why))
             }
-            (Came::Happened, Some(_), Some(_)) => {
-                Err(Problem::invalid("outcome_base64", "give either answer or outcome_base64"))
-            }
+            (Came::Happened, Some(_), Some(_)) => Err(Problem::invalid(
+                "outcome_base64",
+                "give either answer or outcome_base64",
+            )),
             (Came::DidNotHappen, Some(_), _) => Err(Problem::invalid("answer", NOTHING)),
             (Came::DidNotHappen, _, Some(_)) => Err(Problem::invalid("outcome_base64", NOTHING)),
             (Came::DidNotHappen, None, None) => Ok(Self::DidNotHappen),
@@ -51,7 +55,10 @@ impl Wanted {
         match self {
             Self::Answer(answer) => {
                 let bytes = answer.body().len();
-                format!("it happened and answered {} with {bytes} bytes", answer.status().as_u16())
+                format!(
+                    "it happened and answered {} with {bytes} bytes",
+                    answer.status().as_u16()
+                )
             }
             Self::Outcome { outcome, .. } => format!("it happened with an outcome of {} bytes", outcome.len()),
             Self::DidNotHappen => "it did not happen".to_owned(),
@@ -62,17 +69,25 @@ impl Wanted {
 const NOTHING: &str = "what did not happen has no answer";
 
 fn response(answer: &HttpAnswer) -> Answer<Response<Bytes>> {
-    let status = StatusCode::from_u16(answer.status).ok().filter(|status| status.as_u16() >= 200);
+    let status = StatusCode::from_u16(answer.status)
+        .ok()
+        .filter(|status| status.as_u16() >= 200);
     let status = status.filter(|status| status.as_u16() < 600);
     let status = status.ok_or_else(|| {
-        Problem::invalid("answer.status", format!("is {}, accepted are 200 to 599", answer.status))
+        Problem::invalid(
+            "answer.status",
+            format!("is {}, accepted are 200 to 599", answer.status),
+        )
     })?;
     let body = match (&answer.body, &answer.body_base64) {
         (Some(text), None) => Bytes::copy_from_slice(text.as_bytes()),
         (None, Some(bytes)) => bytes.0.clone(),
         (None, None) => Bytes::new(),
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid("answer.body_base64", "give either body or body_base64"));
+            return Err(Problem::invalid(
+                "answer.body_base64",
+                "give either body or body_base64",
+            ));
         }
     };
     if body.len() > OUTCOME_MAX {

@@ -1,7 +1,7 @@
 //! The same limits as JSON Schema.
 
-use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
 use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::{Actor, Base64, Count, HexBytes, Instant, KeyText, OUTCOME_MAX, OperationName, Text, Whole};

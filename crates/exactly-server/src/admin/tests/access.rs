@@ -30,7 +30,12 @@ const CLOSED: [(&str, &str); 12] = [
 #[tokio::test]
 async fn nothing_is_done_or_told_without_the_token() {
     let api = Api::start().await;
-    let wrong = [None, Some("Bearer wrong-wrong-wrong-wrong"), Some(TOKEN), Some("Basic YTpi")];
+    let wrong = [
+        None,
+        Some("Bearer wrong-wrong-wrong-wrong"),
+        Some(TOKEN),
+        Some("Basic YTpi"),
+    ];
     for (method, path) in CLOSED {
         for credentials in wrong {
             let mut request = Request::builder().method(method).uri(format!("{}{path}", api.base));
@@ -103,15 +108,23 @@ async fn a_store_that_is_down_is_told_and_nothing_else_is() {
         api.get("/v1/trail").await,
         api.delete(&format!("/v1/calls/{id}")).await,
         api.post(&format!("/v1/calls/{id}/lose"), &held).await,
-        api.post("/v1/calls/begin", &json!({"operation": "o", "key": "k", "content": 1})).await,
+        api.post("/v1/calls/begin", &json!({"operation": "o", "key": "k", "content": 1}))
+            .await,
         api.post("/v1/purge", &json!({"all": true, "dry_run": false})).await,
-        api.post(&format!("/v1/calls/{id}/resolve"), &json!({"outcome": "did_not_happen"})).await,
+        api.post(
+            &format!("/v1/calls/{id}/resolve"),
+            &json!({"outcome": "did_not_happen"}),
+        )
+        .await,
     ];
     for told in told {
         let problem = told.problem(503, "DEPENDENCY.unavailable");
         assert_eq!(told.headers["retry-after"], "1");
         assert_eq!(problem["retryable"], true);
-        assert!(problem["detail"].as_str().unwrap().contains("reach the store"), "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains("reach the store"),
+            "{problem}"
+        );
     }
     store.set(Fault::Nothing);
     api.get("/readyz").await.ok();
@@ -143,6 +156,9 @@ async fn a_store_that_hangs_hangs_nobody() {
         let response = router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{method} {path}");
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert!(String::from_utf8_lossy(&body).contains("no answer within"), "{method} {path}");
+        assert!(
+            String::from_utf8_lossy(&body).contains("no answer within"),
+            "{method} {path}"
+        );
     }
 }

@@ -45,16 +45,27 @@ fn every_operation_says_who_may_and_how_it_fails() {
     let document = document();
     let mut operations = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters") {
+        for (method, operation) in item
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| *name != "parameters")
+        {
             operations += 1;
             let place = format!("{method} {path}");
             let responses = operation["responses"].as_object().unwrap();
             assert!(responses.contains_key("200"), "{place}");
-            assert!(operation["operationId"].is_string() && operation["summary"].is_string(), "{place}");
+            assert!(
+                operation["operationId"].is_string() && operation["summary"].is_string(),
+                "{place}"
+            );
             if !path.starts_with("/v1") {
                 continue;
             }
-            assert!(operation["security"].is_null(), "{place} needs the token, as everything does");
+            assert!(
+                operation["security"].is_null(),
+                "{place} needs the token, as everything does"
+            );
             for status in ["401", "500", "503"] {
                 assert!(responses.contains_key(status), "{place} {status}");
             }

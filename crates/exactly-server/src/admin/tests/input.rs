@@ -50,15 +50,55 @@ async fn a_wrong_member_is_named() {
         ("/v1/calls/{id}/resolve", &resolve, "keep_ms", json!(60_000)),
         ("/v1/calls/{id}/resolve", &resolve, "reason", json!("x".repeat(501))),
         ("/v1/calls/{id}/resolve", &resolve, "claim", json!("abc")),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.status", json!({"status": 99})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.status", json!({"status": 700})),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.status",
+            json!({"status": 99}),
+        ),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.status",
+            json!({"status": 700}),
+        ),
         ("/v1/calls/{id}/resolve", &resolve, "answer.status", json!({})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.headers.a b", json!({"status": 200, "headers": {"a b": "c"}})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.headers.a", json!({"status": 200, "headers": {"a": "\r\n"}})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.headers.a", json!({"status": 200, "headers": {"a": 1}})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.body_base64", json!({"status": 200, "body": "", "body_base64": ""})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.body_base64", json!({"status": 200, "body_base64": "?"})),
-        ("/v1/calls/{id}/resolve", &resolve, "answer.bdoy", json!({"status": 200, "bdoy": ""})),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.headers.a b",
+            json!({"status": 200, "headers": {"a b": "c"}}),
+        ),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.headers.a",
+            json!({"status": 200, "headers": {"a": "\r\n"}}),
+        ),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.headers.a",
+            json!({"status": 200, "headers": {"a": 1}}),
+        ),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.body_base64",
+            json!({"status": 200, "body": "", "body_base64": ""}),
+        ),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.body_base64",
+            json!({"status": 200, "body_base64": "?"}),
+        ),
+        (
+            "/v1/calls/{id}/resolve",
+            &resolve,
+            "answer.bdoy",
+            json!({"status": 200, "bdoy": ""}),
+        ),
         ("/v1/purge", &purge, "limit", json!(1001)),
         ("/v1/purge", &purge, "created_before", json!("yesterday")),
         ("/v1/purge", &purge, "dry_run", json!("no")),
@@ -81,11 +121,23 @@ async fn what_does_not_go_together_is_refused() {
     let resolve = format!("/v1/calls/{}/resolve", id());
     for (path, asked, field) in [
         ("/v1/calls/begin", json!({"operation": "o", "key": "k"}), "fingerprint"),
-        ("/v1/calls/begin", json!({"operation": "o", "key": "k", "content": 1, "fingerprint": id()}), "content"),
+        (
+            "/v1/calls/begin",
+            json!({"operation": "o", "key": "k", "content": 1, "fingerprint": id()}),
+            "content",
+        ),
         ("/v1/calls/begin", json!({"key": "k", "content": 1}), "operation"),
         (&resolve, json!({"outcome": "happened"}), "answer"),
-        (&resolve, json!({"outcome": "did_not_happen", "answer": {"status": 200}}), "answer"),
-        (&resolve, json!({"outcome": "did_not_happen", "outcome_base64": ""}), "outcome_base64"),
+        (
+            &resolve,
+            json!({"outcome": "did_not_happen", "answer": {"status": 200}}),
+            "answer",
+        ),
+        (
+            &resolve,
+            json!({"outcome": "did_not_happen", "outcome_base64": ""}),
+            "outcome_base64",
+        ),
         ("/v1/purge", json!({}), "all"),
         ("/v1/purge", json!({"dry_run": false, "operation": null}), "all"),
     ] {
@@ -116,7 +168,10 @@ async fn a_wrong_parameter_is_named() {
         ("GET", "/v1/trail?call=abc", "call"),
     ] {
         let path = path.replace("{id}", &id());
-        let problem = api.send(api.request(method, &path), "").await.problem(422, "VALIDATION.request");
+        let problem = api
+            .send(api.request(method, &path), "")
+            .await
+            .problem(422, "VALIDATION.request");
         assert_eq!(problem["field"], field, "{path}: {problem}");
     }
 }
@@ -126,20 +181,30 @@ async fn a_body_that_is_no_json_is_not_read() {
     let api = Api::start().await;
     let post = |path: &str| api.request("POST", path).header("content-type", "application/json");
     for body in ["", "{", "nonsense", r#"{"all":true} trailing"#, "\u{feff}{}"] {
-        api.send(post("/v1/purge"), body).await.problem(400, "VALIDATION.syntax");
+        api.send(post("/v1/purge"), body)
+            .await
+            .problem(400, "VALIDATION.syntax");
     }
     for body in ["[]", "null", "\"text\""] {
-        api.send(post("/v1/purge"), body).await.problem(422, "VALIDATION.request");
+        api.send(post("/v1/purge"), body)
+            .await
+            .problem(422, "VALIDATION.request");
     }
     for media_type in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"] {
         let request = api.request("POST", "/v1/purge").header("content-type", media_type);
         api.send(request, "{}").await.problem(415, "VALIDATION.media_type");
     }
-    api.send(api.request("POST", "/v1/purge"), "{}").await.problem(415, "VALIDATION.media_type");
-    let request = api.request("POST", "/v1/purge").header("content-type", "Application/JSON; charset=utf-8");
+    api.send(api.request("POST", "/v1/purge"), "{}")
+        .await
+        .problem(415, "VALIDATION.media_type");
+    let request = api
+        .request("POST", "/v1/purge")
+        .header("content-type", "Application/JSON; charset=utf-8");
     api.send(request, r#"{"all":true}"#).await.ok();
     let large = format!(r#"{{"reason":"{}"}}"#, "x".repeat(BODY_MAX));
-    api.send(post("/v1/purge"), large).await.problem(413, "VALIDATION.body_too_large");
+    api.send(post("/v1/purge"), large)
+        .await
+        .problem(413, "VALIDATION.body_too_large");
 }
 
 #[tokio::test]
@@ -150,8 +215,12 @@ async fn an_actor_is_a_short_plain_name() {
         let told = api.send(delete().header("x-exactly-actor", actor), "").await;
         assert_eq!(told.problem(422, "VALIDATION.request")["field"], "x-exactly-actor");
     }
-    let twice = delete().header("x-exactly-actor", "ada").header("x-exactly-actor", "bob");
+    let twice = delete()
+        .header("x-exactly-actor", "ada")
+        .header("x-exactly-actor", "bob");
     api.send(twice, "").await.problem(422, "VALIDATION.request");
     assert_eq!(api.get("/v1/trail").await.ok()["entries"], json!([]));
-    api.send(delete().header("x-exactly-actor", "ada+ops@example.org"), "").await.problem(404, "NOT_FOUND.call");
+    api.send(delete().header("x-exactly-actor", "ada+ops@example.org"), "")
+        .await
+        .problem(404, "NOT_FOUND.call");
 }

@@ -37,7 +37,10 @@ async fn calls_are_found_by_phase_operation_principal_and_age() {
     api.clock.advance(Duration::from_secs(10));
     let late = api.call("mail.welcome", "late", Phase::Done).await.to_string();
     for (word, _) in PHASES {
-        let page = api.get(&format!("/v1/calls?phase={word}&operation=POST%20/refunds")).await.ok();
+        let page = api
+            .get(&format!("/v1/calls?phase={word}&operation=POST%20/refunds"))
+            .await
+            .ok();
         assert_eq!(ids(&page).len(), 1, "{page}");
         assert_eq!(page["calls"][0]["phase"], word);
     }
@@ -99,15 +102,24 @@ async fn the_history_tells_what_the_record_and_the_trail_know() {
     api.clock.advance(Duration::from_secs(60));
     let path = format!("/v1/calls/{id}");
     let answer = json!({"outcome": "happened", "answer": {"status": 201}, "attempt": 7});
-    api.post(&format!("{path}/resolve"), &answer).await.problem(409, "CONFLICT.claim.superseded");
+    api.post(&format!("{path}/resolve"), &answer)
+        .await
+        .problem(409, "CONFLICT.claim.superseded");
     let history = api.get(&path).await.ok()["history"].clone();
-    let told: Vec<_> = history.as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect();
+    let told: Vec<_> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["what"].as_str().unwrap())
+        .collect();
     assert_eq!(told, ["begun", "resolve", "resolve", "lease"]);
     assert_eq!(history[0]["at"], "2026-01-01T00:00:00.000Z");
     assert_eq!(history[1]["actor"], "api");
     assert_eq!(history[1]["at"], "2026-01-01T00:01:00.000Z");
     assert!(history[3]["detail"].as_str().unwrap().contains("in doubt"), "{history}");
-    api.get(&format!("/v1/calls/{}", "0".repeat(64))).await.problem(404, "NOT_FOUND.call");
+    api.get(&format!("/v1/calls/{}", "0".repeat(64)))
+        .await
+        .problem(404, "NOT_FOUND.call");
 }
 
 /// A gateway whose upstream breaks off, and the request that meets it.
@@ -120,7 +132,10 @@ async fn ask(api: &Api, answer: Option<&'static str>) -> (u16, String) {
             None => Response::builder().status(502).body(Body::from(Bytes::new())).unwrap(),
         })
     });
-    let request = Request::post("/refunds").header("idempotency-key", "r-1").body(Body::from(Bytes::new())).unwrap();
+    let request = Request::post("/refunds")
+        .header("idempotency-key", "r-1")
+        .body(Body::from(Bytes::new()))
+        .unwrap();
     let gateway = ServiceBuilder::new().layer(layer).service(upstream);
     let response = gateway.oneshot(request).await.unwrap();
     let status = response.status().as_u16();
@@ -143,7 +158,10 @@ async fn a_doubt_that_happened_answers_as_the_operator_said() {
     });
     let settled = api.post(&format!("/v1/calls/{id}/resolve"), &resolve).await.ok();
     assert_eq!(settled, json!({"id": id, "was": "in_doubt", "now": "done"}));
-    assert_eq!(ask(&api, Some("never run")).await, (201, "{\"id\":\"rf_1\"}".to_owned()));
+    assert_eq!(
+        ask(&api, Some("never run")).await,
+        (201, "{\"id\":\"rf_1\"}".to_owned())
+    );
     // Once is enough.
     let again = api.post(&format!("/v1/calls/{id}/resolve"), &resolve).await;
     let problem = again.problem(409, "CONFLICT.call.not_in_doubt");
@@ -157,7 +175,10 @@ async fn a_doubt_that_did_not_happen_is_run_by_the_next_request() {
     let page = api.get("/v1/calls?phase=in_doubt").await.ok();
     let path = format!("/v1/calls/{}/resolve", page["calls"][0]["id"].as_str().unwrap());
     let settled = api.post(&path, &json!({"outcome": "did_not_happen"})).await.ok();
-    assert_eq!((&settled["was"], &settled["now"]), (&json!("in_doubt"), &json!("absent")));
+    assert_eq!(
+        (&settled["was"], &settled["now"]),
+        (&json!("in_doubt"), &json!("absent"))
+    );
     assert_eq!(ask(&api, Some("run")).await, (200, "run".to_owned()));
 }
 
@@ -176,7 +197,10 @@ async fn a_doubt_of_a_worker_takes_the_bytes_that_it_would_have_stored() {
 
     // And the other way round: bytes are no answer.
     let id = api.call("POST /refunds", "k-2", Phase::InDoubt).await;
-    let problem = api.post(&format!("/v1/calls/{id}/resolve"), &outcome).await.problem(422, "VALIDATION.request");
+    let problem = api
+        .post(&format!("/v1/calls/{id}/resolve"), &outcome)
+        .await
+        .problem(422, "VALIDATION.request");
     assert_eq!(problem["field"], "outcome_base64");
     assert_eq!(api.phase(&id).await, Some(Phase::InDoubt));
 }
@@ -186,7 +210,12 @@ async fn only_a_doubt_can_be_resolved() {
     let api = Api::start().await;
     for (word, phase) in PHASES {
         let id = api.call("POST /refunds", word, phase).await;
-        let told = api.post(&format!("/v1/calls/{id}/resolve"), &json!({"outcome": "did_not_happen"})).await;
+        let told = api
+            .post(
+                &format!("/v1/calls/{id}/resolve"),
+                &json!({"outcome": "did_not_happen"}),
+            )
+            .await;
         if phase == Phase::InDoubt {
             told.ok();
         } else {
@@ -195,7 +224,9 @@ async fn only_a_doubt_can_be_resolved() {
         }
     }
     let missing = format!("/v1/calls/{}/resolve", "0".repeat(64));
-    api.post(&missing, &json!({"outcome": "did_not_happen"})).await.problem(404, "NOT_FOUND.call");
+    api.post(&missing, &json!({"outcome": "did_not_happen"}))
+        .await
+        .problem(404, "NOT_FOUND.call");
 }
 
 /// The key was freed and used again while somebody looked into the first doubt: attempt one once more, another claim.
@@ -243,7 +274,10 @@ async fn a_purge_counts_first_and_forgets_what_is_done_only() {
     let other = api.call("POST /orders", "other", Phase::Done).await;
     let wanted = json!({"operation": "POST /refunds"});
     let dry = api.post("/v1/purge", &wanted).await.ok();
-    assert_eq!((&dry["dry_run"], &dry["matched"], &dry["purged"]), (&json!(true), &json!(1), &json!(0)));
+    assert_eq!(
+        (&dry["dry_run"], &dry["matched"], &dry["purged"]),
+        (&json!(true), &json!(1), &json!(0))
+    );
     assert_eq!(dry["ids"], json!([made[3].0.to_string()]));
     assert_eq!(api.phase(&made[3].0).await, Some(Phase::Done));
 
@@ -288,6 +322,7 @@ async fn a_settled_answer_is_kept_as_its_route_says() {
         method: Method::POST,
         path: "/codes/{id}".to_owned(),
         policy: Policy::playbook().keep(Keep::For(Duration::from_mins(10))),
+        reconcile: None,
     };
     let config = Config {
         routes: vec![codes],
@@ -300,12 +335,20 @@ async fn a_settled_answer_is_kept_as_its_route_says() {
         let scope = Scope::global(operation);
         let call = exactly::Call::new(scope, Key::new("k").unwrap(), exactly::Fingerprint::of("x"))
             .with_on_lost(OnLost::Doubt);
-        let Verdict::Run(claim) = api.store.begin(&call).await.unwrap() else { panic!("the key is fresh") };
+        let Verdict::Run(claim) = api.store.begin(&call).await.unwrap() else {
+            panic!("the key is fresh")
+        };
         let _ = api.store.lose(&claim).await.unwrap();
         let id: CallId = *call.id();
         let view = api.store.get(&id).await.unwrap().unwrap();
-        let _ = settle(&view, Settlement::Happened(Response::new(Bytes::new()))).await.unwrap();
+        let _ = settle(&view, Settlement::Happened(Response::new(Bytes::new())))
+            .await
+            .unwrap();
         let view = api.store.get(&id).await.unwrap().unwrap();
-        assert_eq!(view.until.unwrap().since(view.created_at), Duration::from_mins(kept), "{operation}");
+        assert_eq!(
+            view.until.unwrap().since(view.created_at),
+            Duration::from_mins(kept),
+            "{operation}"
+        );
     }
 }

@@ -75,14 +75,27 @@ async fn content_is_the_same_whatever_its_order_and_white_space() {
     begin(&api, &welcome()).await;
     let post = async |content: &str| {
         let body = format!(r#"{{"principal":"ada","operation":"mail.welcome","key":"signup-1","content":{content}}}"#);
-        let request = api.request("POST", "/v1/calls/begin").header("content-type", "application/json");
+        let request = api
+            .request("POST", "/v1/calls/begin")
+            .header("content-type", "application/json");
         api.send(request, body).await
     };
-    assert_eq!(post(r#" { "n" : 1 , "to" : "\u0061da" } "#).await.ok()["verdict"], "in_flight");
-    for other in [r#"{"to":"ada","n":2}"#, r#"{"to":"ada","n":1.0}"#, "null", "[]", r#""""#] {
+    assert_eq!(
+        post(r#" { "n" : 1 , "to" : "\u0061da" } "#).await.ok()["verdict"],
+        "in_flight"
+    );
+    for other in [
+        r#"{"to":"ada","n":2}"#,
+        r#"{"to":"ada","n":1.0}"#,
+        "null",
+        "[]",
+        r#""""#,
+    ] {
         assert_eq!(post(other).await.ok()["verdict"], "mismatch", "{other}");
     }
-    let twice = post(r#"{"to":"ada","n":1,"n":2}"#).await.problem(422, "VALIDATION.request");
+    let twice = post(r#"{"to":"ada","n":1,"n":2}"#)
+        .await
+        .problem(422, "VALIDATION.request");
     assert_eq!(twice["field"], "content");
 }
 
@@ -103,7 +116,10 @@ async fn a_fingerprint_of_ones_own_stands_for_the_content() {
 async fn principals_do_not_share_keys() {
     let api = Api::start().await;
     for principal in [json!("ada"), json!("bob"), Value::Null] {
-        assert_eq!(begin(&api, &with(welcome(), "principal", principal)).await["verdict"], "run");
+        assert_eq!(
+            begin(&api, &with(welcome(), "principal", principal)).await["verdict"],
+            "run"
+        );
     }
 }
 
@@ -115,7 +131,10 @@ async fn a_lost_attempt_is_in_doubt_or_run_again_as_asked() {
     let doubt = begin(&api, &welcome()).await;
     assert_eq!(doubt["verdict"], "in_doubt");
     assert_eq!(doubt["attempt"], 1);
-    let shown = api.get(&format!("/v1/calls/{}", run["id"].as_str().unwrap())).await.ok();
+    let shown = api
+        .get(&format!("/v1/calls/{}", run["id"].as_str().unwrap()))
+        .await
+        .ok();
     assert_eq!(shown["call"]["claim"], doubt["claim"]);
 
     let rerun = with(with(welcome(), "on_lost", json!("rerun")), "key", json!("signup-2"));
@@ -132,11 +151,19 @@ async fn a_lost_attempt_is_in_doubt_or_run_again_as_asked() {
         ("abandon", &held(&first)),
         ("lose", &held(&first)),
     ] {
-        let problem = api.post(&step(&first, name), body).await.problem(409, "CONFLICT.claim.superseded");
+        let problem = api
+            .post(&step(&first, name), body)
+            .await
+            .problem(409, "CONFLICT.claim.superseded");
         assert_eq!(problem["call"], first["id"], "{name}");
         assert_eq!(problem["retryable"], false, "{name}");
     }
-    api.post(&step(&second, "complete"), &with(held(&second), "outcome_base64", json!(""))).await.ok();
+    api.post(
+        &step(&second, "complete"),
+        &with(held(&second), "outcome_base64", json!("")),
+    )
+    .await
+    .ok();
 }
 
 #[tokio::test]
@@ -157,18 +184,32 @@ async fn a_lease_is_renewed_and_a_key_is_freed() {
 async fn an_outcome_can_be_kept_for_ever() {
     let api = Api::start().await;
     let run = begin(&api, &welcome()).await;
-    let complete = with(with(held(&run), "outcome_base64", json!("AP8=")), "keep_ms", Value::Null);
+    let complete = with(
+        with(held(&run), "outcome_base64", json!("AP8=")),
+        "keep_ms",
+        Value::Null,
+    );
     api.post(&step(&run, "complete"), &complete).await.ok();
     api.clock.advance(Duration::from_hours(24 * 365));
     let replay = begin(&api, &welcome()).await;
-    assert_eq!((&replay["outcome_base64"], &replay["expires_in_ms"]), (&json!("AP8="), &Value::Null));
+    assert_eq!(
+        (&replay["outcome_base64"], &replay["expires_in_ms"]),
+        (&json!("AP8="), &Value::Null)
+    );
 }
 
 #[tokio::test]
 async fn the_gateways_calls_cannot_be_reached_by_beginning_them() {
     let api = Api::start().await;
     api.call("POST /refunds", "r-1", Phase::Done).await;
-    let asked = with(with(welcome(), "operation", json!("POST /refunds")), "key", json!("r-1"));
-    let problem = api.post("/v1/calls/begin", &asked).await.problem(422, "VALIDATION.request");
+    let asked = with(
+        with(welcome(), "operation", json!("POST /refunds")),
+        "key",
+        json!("r-1"),
+    );
+    let problem = api
+        .post("/v1/calls/begin", &asked)
+        .await
+        .problem(422, "VALIDATION.request");
     assert_eq!(problem["field"], "operation");
 }

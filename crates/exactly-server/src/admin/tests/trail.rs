@@ -36,7 +36,9 @@ async fn every_action_is_written_down_with_who_why_and_what_came_of_it() {
     api.delete(&format!("/v1/calls/{done}?reason=test")).await.ok();
     api.call("POST /refunds", "r-3", Phase::Done).await;
     api.post("/v1/purge", &json!({"operation": "POST /refunds"})).await.ok();
-    api.post("/v1/purge", &json!({"operation": "POST /refunds", "dry_run": false})).await.ok();
+    api.post("/v1/purge", &json!({"operation": "POST /refunds", "dry_run": false}))
+        .await
+        .ok();
     assert_eq!(
         details(&api).await,
         [
@@ -56,18 +58,26 @@ async fn attempts_that_are_refused_are_written_down_too() {
     let api = Api::start().await;
     let flying = api.call("POST /refunds", "r-1", Phase::InFlight).await;
     let missing = "0".repeat(64);
-    api.delete(&format!("/v1/calls/{flying}")).await.problem(409, "CONFLICT.call.in_flight");
-    api.delete(&format!("/v1/calls/{missing}")).await.problem(404, "NOT_FOUND.call");
+    api.delete(&format!("/v1/calls/{flying}"))
+        .await
+        .problem(409, "CONFLICT.call.in_flight");
+    api.delete(&format!("/v1/calls/{missing}"))
+        .await
+        .problem(404, "NOT_FOUND.call");
     let resolve = json!({"outcome": "did_not_happen"});
     let path = format!("/v1/calls/{flying}/resolve");
-    api.post(&path, &resolve).await.problem(409, "CONFLICT.call.not_in_doubt");
+    api.post(&path, &resolve)
+        .await
+        .problem(409, "CONFLICT.call.not_in_doubt");
     let told = details(&api).await;
     assert_eq!(told.len(), 6, "{told:?}");
     for at in [1, 3, 5] {
         assert!(told[at].contains(" refused: "), "{told:?}");
     }
     // What cannot be, such as a malformed request, was never attempted.
-    api.post(&path, &json!({"outcome": "perhaps"})).await.problem(422, "VALIDATION.request");
+    api.post(&path, &json!({"outcome": "perhaps"}))
+        .await
+        .problem(422, "VALIDATION.request");
     assert_eq!(details(&api).await.len(), 6);
 }
 
@@ -78,7 +88,11 @@ async fn what_cannot_be_written_down_is_not_done() {
     let done = begin(&store.store, "POST /refunds", "r-2", Phase::Done).await.id;
     let api = Api::over(Arc::<Rigged>::clone(&store)).await;
     let told = [
-        api.post(&format!("/v1/calls/{doubt}/resolve"), &json!({"outcome": "did_not_happen"})).await,
+        api.post(
+            &format!("/v1/calls/{doubt}/resolve"),
+            &json!({"outcome": "did_not_happen"}),
+        )
+        .await,
         api.delete(&format!("/v1/calls/{done}")).await,
         api.delete(&format!("/v1/calls/{doubt}")).await,
         api.post("/v1/purge", &json!({"all": true, "dry_run": false})).await,
@@ -86,7 +100,10 @@ async fn what_cannot_be_written_down_is_not_done() {
     ];
     for told in told {
         let problem = told.problem(503, "DEPENDENCY.unavailable");
-        assert!(problem["detail"].as_str().unwrap().starts_with("nothing was done"), "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().starts_with("nothing was done"),
+            "{problem}"
+        );
     }
     for (id, phase) in [(doubt, Phase::InDoubt), (done, Phase::Done)] {
         assert_eq!(store.store.get(&id).await.unwrap().unwrap().phase, phase);
@@ -104,7 +121,10 @@ async fn a_key_that_is_shown_leaves_an_entry() {
     assert!(details(&api).await.is_empty());
     let shown = api.get(&format!("/v1/calls/{id}?reveal=true")).await.ok();
     assert_eq!(shown["call"]["key"], "secret-key");
-    assert_eq!(details(&api).await, ["api reveal asked: show the key", "api reveal done: shown"]);
+    assert_eq!(
+        details(&api).await,
+        ["api reveal asked: show the key", "api reveal done: shown"]
+    );
 }
 
 #[tokio::test]
@@ -131,7 +151,9 @@ async fn an_action_goes_on_when_its_caller_hangs_up() {
     let store = Arc::new(Rigged::new(Fault::Gated));
     let id = begin(&store.store, "o", "k-1", Phase::Done).await.id;
     let api = Api::over(Arc::<Rigged>::clone(&store)).await;
-    let mut socket = TcpStream::connect(api.base.trim_start_matches("http://")).await.unwrap();
+    let mut socket = TcpStream::connect(api.base.trim_start_matches("http://"))
+        .await
+        .unwrap();
     let request = format!("DELETE /v1/calls/{id} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
     store.arrived.acquire().await.unwrap().forget();
@@ -145,7 +167,9 @@ async fn an_action_goes_on_when_its_caller_hangs_up() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(10), both).await.expect("the trail says how it ended");
+    timeout(Duration::from_secs(10), both)
+        .await
+        .expect("the trail says how it ended");
     assert_eq!(noted().await[1].note.detail, "done: freed the key");
     assert!(store.store.get(&id).await.unwrap().is_none());
 }

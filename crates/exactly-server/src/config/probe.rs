@@ -1,0 +1,98 @@
+//! Where to ask what came of a call.
+
+use std::fmt::Write as _;
+
+use exactly::{CallId, Key};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::table::{Faults, Table};
+
+const ACCEPTED: &str = "a path with {call} or {key} in it, such as \"/refunds/by-call/{call}\"";
+
+/// A GET that the upstream answers with what it did for a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    template: String,
+    /// Sent along, for instance the credentials of an operator.
+    pub(crate) headers: HeaderMap,
+}
+
+impl Probe {
+    /// The probe under `reconcile` in a route's table, with its `reconcile_headers`.
+    pub(super) fn of_table(table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Self> {
+        let template = table.read("reconcile", ACCEPTED, faults, |value| {
+            let text = value.as_str()?;
+            let is_path = text.starts_with('/') && (text.contains("{call}") || text.contains("{key}"));
+            let probe = Self {
+                template: text.to_owned(),
+                headers: HeaderMap::new(),
+            };
+            (is_path && probe.fill("k", "c").parse::<PathAndQuery>().is_ok()).then_some(probe.template)
+        });
+        let mut headers = HeaderMap::new();
+        if let Some(mut named) = table.table("reconcile_headers", faults) {
+            for (name, value) in named.texts(faults) {
+                match (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
+                    (Ok(name), Ok(mut value)) => {
+                        value.set_sensitive(true);
+                        headers.append(name, value);
+                    }
+                    _ => faults.add(
+                        named.at(),
+                        format!("reconcile_headers: {name} and its value are not a header"),
+                    ),
+                }
+            }
+        }
+        Some(Self {
+            template: template?,
+            headers,
+        })
+    }
+
+    /// The path to ask.
+    pub(crate) fn path(&self, key: &Key, call: &CallId) -> String {
+        self.fill(&escape(key.as_str()), &call.to_string())
+    }
+
+    fn fill(&self, key: &str, call: &str) -> String {
+        // The key last: what a client chose is never looked at again.
+        self.template.replace("{call}", call).replace("{key}", key)
+    }
+}
+
+/// Escapes everything that could mean something in a path or a query.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exactly::Scope;
+
+    #[test]
+    fn a_key_cannot_lead_the_probe_elsewhere() {
+        let probe = Probe {
+            template: "/by-key/{key}?call={call}".to_owned(),
+            headers: HeaderMap::new(),
+        };
+        let key = Key::new("../a?b=/{call}&é").unwrap();
+        let id = CallId::new(&Scope::global("POST /x"), &key);
+        let path = probe.path(&key, &id);
+        assert_eq!(
+            path,
+            format!("/by-key/%2E%2E%2Fa%3Fb%3D%2F%7Bcall%7D%26%C3%A9?call={id}")
+        );
+        assert!(path.parse::<PathAndQuery>().is_ok());
+    }
+}

@@ -1,0 +1,100 @@
+//! The layer in front of a proxy: any service gets the contract by being behind it.
+
+mod authorize;
+mod credentials;
+mod forward;
+mod idle;
+mod line;
+mod pool;
+mod problem;
+mod proxy;
+mod reconcile;
+mod upgrade;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exactly::Operate;
+use exactly::layer::{Body, ConfigErrors, Idempotency, IdempotencyLayer, Policy};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tower::Layer as _;
+use tower_service::Service as _;
+
+use self::authorize::Authorize;
+use self::idle::Watched;
+pub(crate) use self::proxy::Peer;
+use self::proxy::Proxy;
+use crate::config::{Config, Route, Upstream};
+
+/// Passes requests on to the upstream, those with a key at most once. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Gateway {
+    layer: IdempotencyLayer,
+    proxy: Proxy,
+    service: Idempotency<Proxy>,
+    authorize: Option<Authorize>,
+    body_idle: Duration,
+}
+
+impl Gateway {
+    /// A gateway whose records are in `store`.
+    pub(crate) fn new(config: &Config, upstream: &Upstream, store: &Arc<dyn Operate>) -> Result<Self, ConfigErrors> {
+        let proxy = Proxy::new(upstream, &config.timeouts);
+        let credentials = config.credentials.clone();
+        let records = Arc::clone(store);
+        let mut builder = IdempotencyLayer::builder(records).policy(config.default_policy.clone());
+        builder = if credentials.global {
+            builder.global_keys()
+        } else {
+            builder.principal(move |parts| Some(credentials::principal(&credentials, parts)))
+        };
+        if let Some(link) = &config.settle_link {
+            builder = builder.settle_link(link.as_str());
+        }
+        for route in &config.routes {
+            let policy = Self::policy(route, &proxy, store);
+            builder = builder.route(route.method.clone(), &route.path, policy);
+        }
+        let layer = builder.build()?;
+        Ok(Self {
+            service: layer.layer(proxy.clone()),
+            authorize: config.authorize.clone().map(|path| Authorize::new(path, proxy.clone())),
+            proxy,
+            layer,
+            body_idle: config.timeouts.body,
+        })
+    }
+
+    fn policy(route: &Route, proxy: &Proxy, store: &Arc<dyn Operate>) -> Policy {
+        match &route.reconcile {
+            None => route.policy.clone(),
+            Some(probe) => reconcile::asking(route.policy.clone(), probe.clone(), proxy.clone(), Arc::clone(store)),
+        }
+    }
+
+    /// The layer, to settle and to drain its calls.
+    pub(crate) fn layer(&self) -> &IdempotencyLayer {
+        &self.layer
+    }
+
+    /// Closes connections to the upstream that nobody uses.
+    pub(crate) fn prune(&self) {
+        self.proxy.prune();
+    }
+
+    /// Answers one request. Never fails: what goes wrong is an answer too.
+    pub(crate) async fn answer(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        if let Some(refusal) = problem::unsupported(&request) {
+            return Ok(refusal);
+        }
+        if let Some(authorize) = &self.authorize
+            && let Err(refusal) = authorize.check(&request).await
+        {
+            return Ok(refusal);
+        }
+        let idle = self.body_idle;
+        self.service.call(request.map(|body| Watched::new(body, idle))).await
+    }
+}

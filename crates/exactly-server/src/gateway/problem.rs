@@ -1,0 +1,84 @@
+//! What the gateway itself has to say.
+
+use exactly::layer::{Body, NothingHappened, OutcomeUnknown, Problem};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+
+use crate::config::Upstream;
+
+/// How soon to try again when an upstream cannot be reached.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// The refusal of a request that no gateway to a fixed upstream can carry out.
+pub(super) fn unsupported<B>(request: &Request<B>) -> Option<Response<Body>> {
+    (request.method() == Method::CONNECT).then(|| {
+        let mut problem = problem(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "urn:exactly:problem:method-not-allowed",
+            "VALIDATION.method",
+            "This gateway is no tunnel",
+        );
+        "CONNECT is not passed on; the upstream is fixed".clone_into(&mut problem.detail);
+        problem.to_response()
+    })
+}
+
+/// No byte was sent: nothing happened.
+pub(super) fn unreached(upstream: &Upstream, cause: &str) -> Response<Body> {
+    tracing::warn!(%upstream, cause, "upstream not reached; nothing was sent");
+    let mut problem = problem(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "urn:exactly:problem:upstream-unavailable",
+        "DEPENDENCY.unavailable",
+        "The service behind the gateway cannot be reached",
+    );
+    "nothing was sent to it; repeat the request later".clone_into(&mut problem.detail);
+    problem.retryable = true;
+    problem.retry_after = Some(RETRY_AFTER_SECONDS);
+    let mut response = problem.to_response();
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    response.extensions_mut().insert(NothingHappened);
+    response
+}
+
+/// Something was sent, and no whole answer came. With a key the layer holds the call in doubt; without one, this is all
+/// that the client will ever learn.
+pub(super) fn broken(upstream: &Upstream, cause: &str, timed_out: bool) -> Response<Body> {
+    tracing::warn!(%upstream, cause, "no answer from upstream after bytes were sent");
+    let mut problem = if timed_out {
+        problem(
+            StatusCode::GATEWAY_TIMEOUT,
+            "urn:exactly:problem:upstream-timeout",
+            "DEPENDENCY.timeout",
+            "The service behind the gateway did not answer in time",
+        )
+    } else {
+        problem(
+            StatusCode::BAD_GATEWAY,
+            "urn:exactly:problem:upstream-broken",
+            "OUTCOME.unknown",
+            "The service behind the gateway broke off",
+        )
+    };
+    "it may have carried the request out; find out before you repeat one that has no key"
+        .clone_into(&mut problem.detail);
+    let mut response = problem.to_response();
+    response.extensions_mut().insert(OutcomeUnknown);
+    response
+}
+
+fn problem(status: StatusCode, kind: &'static str, code: &'static str, title: &'static str) -> Problem {
+    Problem {
+        kind,
+        title,
+        status,
+        code,
+        detail: String::new(),
+        retryable: false,
+        retry_after: None,
+        call: None,
+        settle: None,
+        answered_status: None,
+    }
+}

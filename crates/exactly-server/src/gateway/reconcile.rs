@@ -1,0 +1,80 @@
+//! Asking the upstream what it did for a call that is in doubt.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use exactly::Operate;
+use exactly::layer::{Body, Doubt, Policy, Settlement};
+use exactly::store::Note;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+
+use super::proxy::Proxy;
+use crate::config::Probe;
+
+/// The longest answer that is taken over.
+const ANSWER_MAX: usize = 16 * 1024 * 1024;
+
+/// `policy`, with `probe` to settle its doubts.
+pub(super) fn asking(policy: Policy, probe: Probe, proxy: Proxy, store: Arc<dyn Operate>) -> Policy {
+    let probe = Arc::new(probe);
+    policy.reconcile(move |doubt| {
+        let (probe, proxy, store) = (Arc::clone(&probe), proxy.clone(), Arc::clone(&store));
+        Box::pin(async move {
+            let settlement = ask(&probe, &proxy, &doubt).await?;
+            note(&*store, &doubt, &settlement).await;
+            Some(settlement)
+        })
+    })
+}
+
+/// 2xx: it happened, and this is the answer. 404: it did not happen. Anything else: still unknown.
+async fn ask(probe: &Probe, proxy: &Proxy, doubt: &Doubt) -> Option<Settlement> {
+    let mut question = Request::get(probe.path(&doubt.key, &doubt.claim.id))
+        .body(Body::default())
+        .expect("a template that was checked makes a path");
+    question.headers_mut().extend(probe.headers.clone());
+    let answer = match proxy.ask(question).await {
+        Ok(answer) => answer,
+        Err(no_answer) => {
+            tracing::warn!(call = %doubt.claim.id, cause = no_answer.cause, "still in doubt: nobody answered");
+            return None;
+        }
+    };
+    match answer.status() {
+        StatusCode::NOT_FOUND => Some(Settlement::DidNotHappen),
+        status if status.is_success() => {
+            let (parts, body) = proxy.pass_back(answer).into_parts();
+            let body: Bytes = match Limited::new(body, ANSWER_MAX).collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(error) => {
+                    tracing::warn!(call = %doubt.claim.id, %error, "still in doubt: the answer broke off");
+                    return None;
+                }
+            };
+            Some(Settlement::Happened(Response::from_parts(parts, body)))
+        }
+        status => {
+            tracing::warn!(call = %doubt.claim.id, %status, "still in doubt: the upstream does not know either");
+            None
+        }
+    }
+}
+
+/// Leaves a line in the trail, for whoever asks later why the doubt ended so. It is not waited for in vain: what was found
+/// out is true without it.
+async fn note(store: &dyn Operate, doubt: &Doubt, settlement: &Settlement) {
+    let detail = match settlement {
+        Settlement::Happened(answer) => format!("upstream answered {}: it happened", answer.status()),
+        Settlement::DidNotHappen => "upstream answered 404: it did not happen".to_owned(),
+    };
+    let note = Note {
+        call: Some(doubt.claim.id),
+        actor: "gateway".to_owned(),
+        action: "reconcile".to_owned(),
+        detail,
+    };
+    if let Err(error) = store.note(&note).await {
+        tracing::error!(call = %doubt.claim.id, %error, "trail not written");
+    }
+}

@@ -1,0 +1,49 @@
+//! Connections that stop speaking HTTP.
+
+use exactly::layer::Body;
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+use super::forward;
+
+/// A client's wish to speak another protocol.
+pub(super) struct Wanted {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+}
+
+/// What the client wants to upgrade to, if it does.
+pub(super) fn wanted<B>(request: &mut Request<B>) -> Option<Wanted> {
+    let protocol = request.headers().get(header::UPGRADE)?.clone();
+    let client = request.extensions_mut().remove::<OnUpgrade>()?;
+    Some(Wanted { protocol, client })
+}
+
+impl Wanted {
+    /// Asks the upstream for it too: the headers of one connection do not reach the next by themselves.
+    pub(super) fn ask_for(&self, headers: &mut HeaderMap) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, self.protocol.clone());
+    }
+
+    /// The upstream agreed: from here on bytes pass both ways until either side ends.
+    pub(super) fn join(self, mut response: Response<Incoming>) -> Response<Body> {
+        let upstream = hyper::upgrade::on(&mut response);
+        tokio::spawn(async move {
+            let (Ok(client), Ok(upstream)) = tokio::join!(self.client, upstream) else {
+                return;
+            };
+            // An error is one side going away, which ends it for both.
+            let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(upstream)).await;
+        });
+        let protocol = response.headers().get(header::UPGRADE).cloned();
+        forward::strip_hop_by_hop(response.headers_mut());
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol.unwrap_or(self.protocol));
+        response.map(|_| Body::default())
+    }
+}

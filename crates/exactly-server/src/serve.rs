@@ -1,0 +1,151 @@
+//! `exactly serve`: the gateway, the API and the work behind them.
+
+mod accept;
+mod background;
+mod framing;
+mod shutdown;
+mod token;
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use exactly::Operate;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio::net::TcpListener;
+use tower::ServiceExt as _;
+
+use self::accept::Acceptor;
+use self::shutdown::Shutdown;
+use crate::admin::{self, Admin, AdminToken, settle};
+use crate::cli::Ended;
+use crate::config::{Config, Upstream};
+use crate::gateway::Gateway;
+use crate::store::StoreArgs;
+
+/// What to serve.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration; `exactly.toml` is read without being named, if it is there.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where requests come in [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// The service to protect: http://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    upstream: Option<Upstream>,
+    /// Where operators come in [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+    /// What operators show to be let in; without it, one is made at the first start and printed once.
+    #[arg(long, value_name = "TOKEN", env = "EXACTLY_ADMIN_TOKEN", hide_env_values = true)]
+    admin_token: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> Ended {
+        let config = self.configured()?;
+        let Some(upstream) = config.upstream.clone() else {
+            return Err("no upstream: give --upstream http://HOST:PORT, or upstream = \"…\" in exactly.toml".into());
+        };
+        let shutdown = Shutdown::on_signals()?;
+        let metrics = PrometheusBuilder::new().install_recorder()?;
+        let store = open(&config).await?;
+        let (token, told) = token::find(self.admin_token, &config.store)?;
+        let server = Server::bind(&config, &upstream, store).await?;
+        println!("exactly: protecting {upstream} on http://{}", server.listen);
+        println!("exactly: operators on http://{}{told}", server.admin);
+        server.run(token, metrics, shutdown).await;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The file, and over it the flags.
+    fn configured(&self) -> Result<Config, Box<dyn Error + Send + Sync>> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::read_default()?,
+        };
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.admin = self.admin.unwrap_or(config.admin);
+        config.upstream = self.upstream.clone().or(config.upstream);
+        if let Some(store) = &self.store.store {
+            config.store = store.clone();
+        }
+        config.store_options.accept.extend(&self.store.accept);
+        Ok(config)
+    }
+}
+
+async fn open(config: &Config) -> Result<Arc<dyn Operate>, Box<dyn Error + Send + Sync>> {
+    Ok(config.store.open(&config.store_options).await?)
+}
+
+/// Everything that runs, bound to its addresses.
+struct Server {
+    listen: SocketAddr,
+    admin: SocketAddr,
+    acceptor: Acceptor,
+    admin_acceptor: Acceptor,
+    gateway: Gateway,
+    store: Arc<dyn Operate>,
+    config: Config,
+}
+
+impl Server {
+    async fn bind(
+        config: &Config,
+        upstream: &Upstream,
+        store: Arc<dyn Operate>,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let listener = bind("listen", config.listen).await?;
+        let admin_listener = bind("admin", config.admin).await?;
+        let admin = admin_listener.local_addr()?;
+        let mut config = config.clone();
+        config
+            .settle_link
+            .get_or_insert_with(|| format!("http://{admin}/v1/calls/"));
+        let gateway = Gateway::new(&config, upstream, &store)?;
+        Ok(Self {
+            listen: listener.local_addr()?,
+            admin,
+            acceptor: Acceptor::new(listener, &config),
+            admin_acceptor: Acceptor::new(admin_listener, &config),
+            gateway,
+            store,
+            config,
+        })
+    }
+
+    /// Serves until told to stop, then finishes what is under way.
+    async fn run(self, token: AdminToken, metrics: PrometheusHandle, shutdown: Shutdown) {
+        background::start(&self.gateway, &self.store, &self.config, metrics.clone());
+        let settle = settle::by_layer(self.gateway.layer().clone());
+        let render = Arc::new(move || metrics.render());
+        let admin = Admin::new(Arc::clone(&self.store), token, settle, render);
+        let admin = admin::router(admin.with_open_metrics(self.config.open_metrics));
+        let operators = self.admin_acceptor.serve(
+            move |request| admin.clone().oneshot(request.map(axum::body::Body::new)),
+            &shutdown,
+        );
+        let gateway = self.gateway.clone();
+        let clients = self
+            .acceptor
+            .serve(move |request| gateway.clone().answer(request), &shutdown);
+        let drained = async {
+            tokio::join!(clients, operators);
+            self.gateway.layer().drain().await;
+        };
+        shutdown.bounded(self.config.timeouts.drain, drained).await;
+    }
+}
+
+async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| {
+        format!("{setting} on {address}: {error}; is another server there? choose another with --{setting} ADDR")
+    })
+}

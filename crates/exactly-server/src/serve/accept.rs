@@ -1,0 +1,180 @@
+//! Connections of clients.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use exactly::layer::BoxError;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::framing::Framed;
+use super::shutdown::Shutdown;
+use crate::config::Config;
+use crate::gateway::Peer;
+
+/// The longest head of a request.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How many requests one HTTP/2 connection carries at a time.
+const STREAMS_MAX: u32 = 200;
+/// The pause after the system refused a connection, usually because there are too many files open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The pause before looking again at the first bytes of a client that sends them one by one.
+const PEEK_PAUSE: Duration = Duration::from_millis(5);
+/// How often an HTTP/2 connection is asked whether its other end is still there.
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// Accepts clients, at most so many at a time.
+pub(super) struct Acceptor {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    head_timeout: Duration,
+}
+
+impl Acceptor {
+    pub(super) fn new(listener: TcpListener, config: &Config) -> Self {
+        let head_timeout = config.timeouts.header;
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(head_timeout)
+            .max_buf_size(HEAD_BYTES_MAX);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            .keep_alive_interval(PING_EVERY);
+        Self {
+            listener,
+            places: Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS))),
+            http1,
+            http2,
+            head_timeout,
+        }
+    }
+
+    /// Serves until told to stop, and then until every client has its answer.
+    pub(super) async fn serve<A, F, B>(self, answer: A, shutdown: &Shutdown)
+    where
+        A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept() => accepted,
+                () = shutdown.asked() => break,
+            };
+            match accepted {
+                Ok((stream, peer, place)) => {
+                    let serve = self.connection(stream, peer, answer.clone(), shutdown.clone());
+                    connections.spawn(async move {
+                        serve.await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(self.listener);
+        connections.close();
+        connections.wait().await;
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(io::Error::other)?;
+        let (stream, peer) = self.listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((stream, peer, place))
+    }
+
+    /// Serves one client until it leaves, or has the answers that it waits for when the server is told to stop.
+    fn connection<A, F, B>(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        answer: A,
+        shutdown: Shutdown,
+    ) -> impl Future<Output = ()> + Send + use<A, F, B>
+    where
+        A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let service = service_fn(move |mut request: Request<_>| {
+            request.extensions_mut().insert(Peer(peer));
+            answer(request)
+        });
+        let (http1, http2, head_timeout) = (self.http1.clone(), self.http2.clone(), self.head_timeout);
+        async move {
+            let ended = match timeout(head_timeout, is_http2(&stream)).await {
+                Ok(Ok(true)) => {
+                    let connection = http2.serve_connection(TokioIo::new(stream), service);
+                    finished(connection, |connection| connection.graceful_shutdown(), &shutdown).await
+                }
+                Ok(Ok(false)) => {
+                    let io = TokioIo::new(Framed::new(stream));
+                    let connection = http1.serve_connection(io, service).with_upgrades();
+                    finished(connection, |connection| connection.graceful_shutdown(), &shutdown).await
+                }
+                // Whoever says nothing has no place here.
+                Ok(Err(_)) | Err(_) => return,
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%peer, %error, "connection ended early");
+            }
+        }
+    }
+}
+
+/// Runs a connection to its end, which comes sooner once the server is told to stop.
+async fn finished<C: Future>(connection: C, stop: impl Fn(Pin<&mut C>), shutdown: &Shutdown) -> C::Output {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        () = shutdown.asked() => stop(connection.as_mut()),
+    }
+    connection.await
+}
+
+/// Whether the client begins as HTTP/2 does, which no request of HTTP/1 can.
+async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+    let mut begun = [0; PREFACE.len()];
+    loop {
+        let len = stream.peek(&mut begun).await?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !PREFACE.starts_with(&begun[..len]) {
+            return Ok(false);
+        }
+        if len == PREFACE.len() {
+            return Ok(true);
+        }
+        // What was peeked at counts as come, so nobody tells when there is more.
+        sleep(PEEK_PAUSE).await;
+    }
+}
