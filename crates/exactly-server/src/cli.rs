@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
 use crate::{check_config, serve};
@@ -42,7 +43,7 @@ pub(crate) type Ended = Result<ExitCode, Box<dyn Error + Send + Sync>>;
 
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
-    logs::start(cli.log_format);
+    logs::start(cli.log_format, cli.command.log_level());
     match cli.command.run() {
         Ok(code) => code,
         Err(error) => {
@@ -53,6 +54,14 @@ pub(crate) fn run() -> ExitCode {
 }
 
 impl Command {
+    /// What is worth a line if nobody said so. The storm of a demonstration is bad weather on purpose.
+    fn log_level(&self) -> LevelFilter {
+        match self {
+            Self::Serve(args) if args.demo => LevelFilter::ERROR,
+            _ => LevelFilter::WARN,
+        }
+    }
+
     fn run(self) -> Ended {
         match self {
             Self::Serve(args) => block_on(args.run()),

@@ -169,7 +169,7 @@ impl Config {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Vec<Fault>> {
         let mut faults = Faults::new(text);
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {

@@ -79,6 +79,18 @@ impl Gateway {
         &self.layer
     }
 
+    /// The same gateway with connections of its own, for a thread that shares none with others.
+    #[must_use]
+    pub(crate) fn with_own_lines(&self) -> Self {
+        let proxy = self.proxy.with_own_lines();
+        Self {
+            service: self.layer.layer(proxy.clone()),
+            authorize: self.authorize.as_ref().map(|authorize| authorize.over(proxy.clone())),
+            proxy,
+            ..self.clone()
+        }
+    }
+
     /// Closes connections to the upstream that nobody uses.
     pub(crate) fn prune(&self) {
         self.proxy.prune();

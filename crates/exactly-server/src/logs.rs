@@ -1,5 +1,7 @@
 //! What the server says about itself while it runs.
 
+use std::io::{self, IsTerminal as _};
+
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -14,14 +16,15 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Sends log lines to standard error. `RUST_LOG` says which; warnings and errors without it.
-pub(crate) fn start(format: LogFormat) {
+/// Sends log lines to standard error. `RUST_LOG` says which; those of `level` and worse without it.
+pub(crate) fn start(format: LogFormat, level: LevelFilter) {
     let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::WARN.into())
+        .with_default_directive(level.into())
         .from_env_lossy();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr);
     match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(true).init(),

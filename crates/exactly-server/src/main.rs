@@ -4,6 +4,7 @@ mod admin;
 mod check_config;
 mod cli;
 mod config;
+mod demo;
 mod gateway;
 mod logs;
 mod serve;

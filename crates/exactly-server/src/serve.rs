@@ -5,8 +5,10 @@ mod background;
 mod framing;
 mod shutdown;
 mod token;
+mod workers;
 
 use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,9 +21,11 @@ use tower::ServiceExt as _;
 
 use self::accept::Acceptor;
 use self::shutdown::Shutdown;
+use self::workers::Workers;
 use crate::admin::{self, Admin, AdminToken, settle};
 use crate::cli::Ended;
 use crate::config::{Config, Upstream};
+use crate::demo::Demo;
 use crate::gateway::Gateway;
 use crate::store::StoreArgs;
 
@@ -43,15 +47,26 @@ pub(crate) struct Args {
     /// What operators show to be let in; without it, one is made at the first start and printed once.
     #[arg(long, value_name = "TOKEN", env = "EXACTLY_ADMIN_TOKEN", hide_env_values = true)]
     admin_token: Option<String>,
+    /// Start a flaky payments service, protect it, and let a storm of double clicks, retries and hang-ups come over it.
+    #[arg(long, conflicts_with_all = ["upstream", "config"])]
+    pub(crate) demo: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> Ended {
-        let config = self.configured()?;
+        let mut config = self.configured()?;
+        let mut demo = None;
+        if self.demo {
+            let has_store = self.store.store.is_some();
+            let (started, of_demo) = Demo::start(&config, has_store).await?;
+            (demo, config) = (Some(started), of_demo);
+        }
         let Some(upstream) = config.upstream.clone() else {
-            return Err("no upstream: give --upstream http://HOST:PORT, or upstream = \"…\" in exactly.toml".into());
+            return Err(
+                "no upstream: give --upstream http://HOST:PORT, upstream = \"…\" in exactly.toml, or --demo".into(),
+            );
         };
         let shutdown = Shutdown::on_signals()?;
         let metrics = PrometheusBuilder::new().install_recorder()?;
@@ -60,7 +75,11 @@ impl Args {
         let server = Server::bind(&config, &upstream, store).await?;
         println!("exactly: protecting {upstream} on http://{}", server.listen);
         println!("exactly: operators on http://{}{told}", server.admin);
-        server.run(token, metrics, shutdown).await;
+        let (listen, admin) = (server.listen, server.admin);
+        if let Some(demo) = demo {
+            tokio::spawn(async move { demo.run(listen, admin).await });
+        }
+        server.run(token, metrics, shutdown).await?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -89,7 +108,7 @@ async fn open(config: &Config) -> Result<Arc<dyn Operate>, Box<dyn Error + Send 
 struct Server {
     listen: SocketAddr,
     admin: SocketAddr,
-    acceptor: Acceptor,
+    listener: TcpListener,
     admin_acceptor: Acceptor,
     gateway: Gateway,
     store: Arc<dyn Operate>,
@@ -113,8 +132,8 @@ impl Server {
         Ok(Self {
             listen: listener.local_addr()?,
             admin,
-            acceptor: Acceptor::new(listener, &config),
-            admin_acceptor: Acceptor::new(admin_listener, &config),
+            listener,
+            admin_acceptor: Acceptor::new(admin_listener, Acceptor::places(&config), &config),
             gateway,
             store,
             config,
@@ -122,7 +141,7 @@ impl Server {
     }
 
     /// Serves until told to stop, then finishes what is under way.
-    async fn run(self, token: AdminToken, metrics: PrometheusHandle, shutdown: Shutdown) {
+    async fn run(self, token: AdminToken, metrics: PrometheusHandle, shutdown: Shutdown) -> io::Result<()> {
         background::start(&self.gateway, &self.store, &self.config, metrics.clone());
         let settle = settle::by_layer(self.gateway.layer().clone());
         let render = Arc::new(move || metrics.render());
@@ -132,15 +151,14 @@ impl Server {
             move |request| admin.clone().oneshot(request.map(axum::body::Body::new)),
             &shutdown,
         );
-        let gateway = self.gateway.clone();
-        let clients = self
-            .acceptor
-            .serve(move |request| gateway.clone().answer(request), &shutdown);
+        let workers = Workers::start(&self.gateway, self.listener, &self.config, &shutdown)?;
         let drained = async {
-            tokio::join!(clients, operators);
+            tokio::join!(workers.served(), operators);
             self.gateway.layer().drain().await;
+            workers.stop();
         };
         shutdown.bounded(self.config.timeouts.drain, drained).await;
+        Ok(())
     }
 }
 

@@ -24,6 +24,11 @@ impl Authorize {
         Self { path, proxy }
     }
 
+    /// The same question, asked over other lines.
+    pub(super) fn over(&self, proxy: Proxy) -> Self {
+        Self::new(self.path.clone(), proxy)
+    }
+
     /// 2xx lets the request on; 401 and 403 are passed back; anything else is nobody's leave.
     pub(super) async fn check<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
         if [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {

@@ -56,6 +56,14 @@ impl Proxy {
         }
     }
 
+    /// The same upstream over lines that nobody else has.
+    pub(super) fn with_own_lines(&self) -> Self {
+        Self {
+            pool: Pool::new(self.upstream().clone(), self.pool.connect_timeout()),
+            ..self.clone()
+        }
+    }
+
     pub(super) fn upstream(&self) -> &Upstream {
         self.pool.upstream()
     }

@@ -46,7 +46,8 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(super) fn new(listener: TcpListener, config: &Config) -> Self {
+    /// As many clients at a time as there are `places`.
+    pub(super) fn new(listener: TcpListener, places: Arc<Semaphore>, config: &Config) -> Self {
         let head_timeout = config.timeouts.header;
         let mut http1 = http1::Builder::new();
         http1
@@ -61,11 +62,16 @@ impl Acceptor {
             .keep_alive_interval(PING_EVERY);
         Self {
             listener,
-            places: Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS))),
+            places,
             http1,
             http2,
             head_timeout,
         }
+    }
+
+    /// Places for so many clients as `config` says.
+    pub(super) fn places(config: &Config) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS)))
     }
 
     /// Serves until told to stop, and then until every client has its answer.

@@ -13,17 +13,17 @@ use crate::config::Config;
 use crate::gateway::Gateway;
 
 /// How often connections and measurements that nobody needs any more are let go.
-const TIDY_EVERY: Duration = Duration::from_secs(2);
+pub(super) const TIDY_EVERY: Duration = Duration::from_secs(2);
 
 /// Starts forgetting what is past its retention, and asking about what is in doubt.
 pub(super) fn start(gateway: &Gateway, store: &Arc<dyn Operate>, config: &Config, metrics: PrometheusHandle) {
     let records = Arc::clone(store);
     sweep::hourly(records);
-    let (pruned, mut ticks) = (gateway.clone(), interval(TIDY_EVERY));
+    let (tidied, mut ticks) = (gateway.clone(), interval(TIDY_EVERY));
     tokio::spawn(async move {
         loop {
             ticks.tick().await;
-            pruned.prune();
+            tidied.prune();
             metrics.run_upkeep();
         }
     });

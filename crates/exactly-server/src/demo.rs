@@ -1,0 +1,115 @@
+//! `exactly serve --demo`: payments that are asked for far too often, and made once.
+//!
+//! A small payments service runs inside the process. It is slow, it fails, and it pays again for every request that reaches
+//! it: whatever is paid twice is the gateway's fault. The gateway stands in front, and a storm of double clicks, retries and
+//! hang-ups comes over it.
+
+mod storm;
+mod upstream;
+
+use std::error::Error;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::time::interval;
+
+use self::storm::Storm;
+use self::upstream::Payments;
+use crate::config::Config;
+use crate::store::StoreUrl;
+
+/// What the demonstration needs beside the gateway.
+const CONFIG: &str = r#"
+reconcile_every = "1s"
+
+[timeouts]
+response = "1s"
+
+[[routes]]
+method = "POST"
+path = "/payments"
+key = "required"
+lease = "2s"
+reconcile = "/payments/by-call/{call}"
+"#;
+
+/// A payments service under a storm.
+pub(crate) struct Demo {
+    payments: Payments,
+    /// Where the records are, for as long as the demonstration lasts.
+    _folder: TempDir,
+}
+
+impl Demo {
+    /// Starts the payments service, and says how the gateway in front of it is to be set up. Addresses and a store that
+    /// were asked for stay.
+    pub(crate) async fn start(asked: &Config, has_store: bool) -> Result<(Self, Config), Box<dyn Error + Send + Sync>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let folder = TempDir::with_prefix("exactly-demo-")?;
+        let mut config = Config::parse(CONFIG).expect("the demonstration's own configuration is good");
+        config.listen = asked.listen;
+        config.admin = asked.admin;
+        config.upstream = Some(format!("http://{}", listener.local_addr()?).parse()?);
+        config.store = if has_store {
+            asked.store.clone()
+        } else {
+            StoreUrl::new(format!("sqlite:{}", folder.path().join("exactly.db").display()))
+        };
+        config.store_options = asked.store_options.clone();
+        let payments = Payments::serve(listener);
+        let demo = Self {
+            payments,
+            _folder: folder,
+        };
+        Ok((demo, config))
+    }
+
+    /// Lets the storm come over the gateway at `gateway`, and says what is left after it.
+    pub(crate) async fn run(&self, gateway: SocketAddr, admin: SocketAddr) {
+        let storm = Storm::new(gateway);
+        let mut ticks = interval(Duration::from_millis(200));
+        let running = storm.run();
+        tokio::pin!(running);
+        loop {
+            tokio::select! {
+                () = &mut running => break,
+                _ = ticks.tick() => show(&format!("{}, {} payments made", storm.progress(), self.payments.count())),
+            }
+        }
+        if io::stderr().is_terminal() {
+            eprintln!();
+        }
+        println!("{}", storm.report(&self.payments));
+        println!("{}", invitation(gateway, admin));
+    }
+}
+
+/// A line that changes, where somebody looks.
+fn show(line: &str) {
+    let mut out = io::stderr();
+    if out.is_terminal() {
+        let _ = write!(out, "\r\x1b[K  {line}");
+        let _ = out.flush();
+    }
+}
+
+fn invitation(gateway: SocketAddr, admin: SocketAddr) -> String {
+    format!(
+        "still serving; send this twice, and see one payment:
+
+  curl -i http://{gateway}/payments -H 'idempotency-key: order-1066' -H 'content-type: application/json' \\
+    -d '{{\"order\":\"order-1066\",\"amount\":1000}}'
+  curl 'http://{gateway}/ledger?order=order-1066'
+
+the operators' side, with the token from above:
+
+  export EXACTLY_ADMIN_TOKEN=…
+  curl 'http://{admin}/v1/calls?limit=3' -H \"authorization: Bearer $EXACTLY_ADMIN_TOKEN\"
+  exactly calls list --admin http://{admin}
+
+stop with Ctrl-C"
+    )
+}
