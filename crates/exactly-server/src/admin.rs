@@ -29,7 +29,7 @@ use exactly::Operate;
 use http::{HeaderValue, Method, Uri, header};
 use tokio::sync::Semaphore;
 
-pub(crate) use self::auth::{AdminToken, InvalidToken};
+pub(crate) use self::auth::AdminToken;
 use self::desk::Desk;
 pub(crate) use self::extract::ACTOR;
 use self::problem::Problem;

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
-use crate::{check_config, serve};
+use crate::{calls, check_config, doctor, migrate, serve};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -29,6 +29,12 @@ struct Cli {
 enum Command {
     /// Run the gateway, the API and the background work.
     Serve(Box<serve::Args>),
+    /// List, show, settle, free and purge calls.
+    Calls(Box<calls::Args>),
+    /// Look for what is wrong with a store, a server or a configuration.
+    Doctor(doctor::Args),
+    /// Bring a store's schema up to date, or print the SQL that does.
+    Migrate(migrate::Args),
     /// Say what is wrong with a configuration, all at once.
     CheckConfig(check_config::Args),
     /// Print a completion script for a shell.
@@ -65,6 +71,9 @@ impl Command {
     fn run(self) -> Ended {
         match self {
             Self::Serve(args) => block_on(args.run()),
+            Self::Calls(args) => block_on(args.run()),
+            Self::Doctor(args) => block_on(args.run()),
+            Self::Migrate(args) => block_on(args.run()),
             Self::CheckConfig(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "exactly", &mut std::io::stdout());

@@ -19,7 +19,7 @@ use http::{HeaderName, Method, Uri, header};
 use toml::de::DeTable;
 
 pub(crate) use self::probe::Probe;
-pub(crate) use self::table::Fault;
+pub(crate) use self::table::{Fault, duration};
 use self::table::{Faults, Table};
 use crate::store::{StoreOptions, StoreUrl};
 

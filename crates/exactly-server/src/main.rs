@@ -1,12 +1,15 @@
 //! The `exactly` server and its command line.
 
 mod admin;
+mod calls;
 mod check_config;
 mod cli;
 mod config;
 mod demo;
+mod doctor;
 mod gateway;
 mod logs;
+mod migrate;
 mod serve;
 mod store;
 

@@ -56,10 +56,16 @@ pub(crate) enum Accept {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StoreArgs {
     /// The store: `sqlite:FILE`, `postgres://…` or `redis://…`.
-    #[arg(long, value_name = "URL", env = "EXACTLY_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "EXACTLY_STORE",
+        hide_env_values = true
+    )]
     pub(crate) store: Option<StoreUrl>,
     /// Accept a store that may forget, so that effects may repeat.
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, global = true, value_enum, value_name = "WHAT")]
     pub(crate) accept: Vec<Accept>,
 }
 
@@ -111,9 +117,24 @@ impl StoreUrl {
         (path != ":memory:" && !path.is_empty()).then(|| PathBuf::from(decoded(path)))
     }
 
+    /// Opens a store that is there already, as it is: no file is made, and no schema changed.
+    pub(crate) async fn open_existing(&self, accept: &[Accept]) -> Result<Arc<dyn Operate>, StoreError> {
+        if let Some(file) = self.file().filter(|file| !file.exists()) {
+            let context = format!(
+                "open {self}: there is no file {}; `exactly serve` or `exactly migrate` makes one",
+                file.display()
+            );
+            return Err(StoreError::new(StoreErrorKind::Unavailable, context));
+        }
+        let options = StoreOptions {
+            accept: accept.to_vec(),
+            migrate: false,
+        };
+        self.existing().open(&options).await
+    }
+
     /// The same store, which is not made if it is missing.
-    #[must_use]
-    pub(crate) fn existing(&self) -> Self {
+    fn existing(&self) -> Self {
         if self.file().is_none() || self.0.contains("mode=") {
             return self.clone();
         }
@@ -141,7 +162,7 @@ impl StoreUrl {
             Backend::Postgres => self.open_postgres(options).await,
             Backend::Redis => self.open_redis(options).await,
         };
-        opened.map_err(|error| with_flags(error, &self.to_string()))
+        opened.map_err(|error| with_flags(&error, &self.to_string()))
     }
 
     async fn open_sqlite(&self, options: &StoreOptions) -> Result<Arc<dyn Operate>, StoreError> {
@@ -220,7 +241,7 @@ fn refused(why: &str) -> StoreError {
 }
 
 /// The library names the method that accepts a weakness; here it is a flag.
-fn with_flags(error: StoreError, place: &str) -> StoreError {
+fn with_flags(error: &StoreError, place: &str) -> StoreError {
     const FLAGS: [(&str, &str); 5] = [
         ("accept_unsynced", "unsynced"),
         ("accept_unlogged", "unlogged"),
@@ -233,10 +254,12 @@ fn with_flags(error: StoreError, place: &str) -> StoreError {
         text = text.replace(&format!("{method}()"), method);
         text = text.replace(method, &format!("--accept {flag}"));
     }
-    text = text.replace(
+    for advice in [
         "run `SqliteStore::migrations_sql`'s text, or open with `migrate(true)`",
-        "run `exactly migrate`",
-    );
+        "run the text of `PgStore::migrations_sql`, or start with `migrate(true)`",
+    ] {
+        text = text.replace(advice, "run `exactly migrate`");
+    }
     StoreError::new(error.kind(), format!("open {place}: {text}"))
 }
 
@@ -247,16 +270,9 @@ fn decoded(path: &str) -> String {
         let hex = (byte == b'%')
             .then(|| after.get(..2).and_then(|hex| str::from_utf8(hex).ok()))
             .flatten();
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(decoded) => {
-                bytes.push(decoded);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
+        let decoded = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(decoded.unwrap_or(byte));
+        rest = if decoded.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

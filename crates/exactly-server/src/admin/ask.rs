@@ -86,6 +86,10 @@ pub(crate) struct Resolve {
     /// `answer` is kept is its route's to say.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
+    #[expect(
+        clippy::option_option,
+        reason = "a null that was written means forever, and none a day"
+    )]
     pub(crate) keep_ms: Option<Option<KeepMs>>,
     /// Why, for the trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]

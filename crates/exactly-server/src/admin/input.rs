@@ -1,7 +1,7 @@
 //! The words that requests are made of, each with its limits.
 //!
 //! What is out of bounds is refused where it is read, so that the refusal names the field. `schema` says the same limits
-//! to readers of the OpenAPI document.
+//! to readers of `/openapi.json`.
 
 mod schema;
 
@@ -267,7 +267,10 @@ impl From<Actor> for String {
 
 impl<const N: usize> From<HexBytes<N>> for String {
     fn from(bytes: HexBytes<N>) -> Self {
-        bytes.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes
+            .0
+            .iter()
+            .fold(Self::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }
 }
 

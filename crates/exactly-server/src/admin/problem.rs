@@ -28,14 +28,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct Problem {
     /// A stable name of the kind of problem.
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    #[schema(value_type = String)]
+    pub(crate) kind: Box<str>,
     /// The same in words.
-    pub(crate) title: String,
+    #[schema(value_type = String)]
+    pub(crate) title: Box<str>,
     /// The status it is answered with.
     #[schema(minimum = 400, maximum = 599)]
     pub(crate) status: u16,
     /// What programs decide by.
-    pub(crate) code: String,
+    #[schema(value_type = String)]
+    pub(crate) code: Box<str>,
     /// What happened to this request, and what to do.
     pub(crate) detail: String,
     /// Whether the same request may be answered otherwise later.
@@ -43,15 +46,15 @@ pub(crate) struct Problem {
     /// When to try again, in seconds.
     #[serde(rename = "retryAfter", default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub(crate) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u32>,
     /// The call that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(crate) call: Option<String>,
+    #[schema(value_type = String, required = false)]
+    pub(crate) call: Option<Box<str>>,
     /// The part of the request that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(crate) field: Option<String>,
+    #[schema(value_type = String, required = false)]
+    pub(crate) field: Option<Box<str>>,
 }
 
 /// What a handler answers.
@@ -159,10 +162,10 @@ const FAILED: Kind = Kind {
 impl Kind {
     fn with(&self, detail: impl Into<String>) -> Problem {
         Problem {
-            kind: format!("urn:exactly:problem:{}", self.name),
-            title: self.title.to_owned(),
+            kind: format!("urn:exactly:problem:{}", self.name).into(),
+            title: self.title.into(),
             status: self.status.as_u16(),
-            code: self.code.to_owned(),
+            code: self.code.into(),
             detail: detail.into(),
             retryable: false,
             retry_after: None,
@@ -213,7 +216,7 @@ impl Problem {
     pub(crate) fn invalid(field: impl Into<String>, why: impl std::fmt::Display) -> Self {
         let field = field.into();
         let mut problem = INVALID.with(format!("{field}: {why}"));
-        problem.field = Some(field);
+        problem.field = Some(field.into());
         problem
     }
 
@@ -249,14 +252,16 @@ impl Problem {
     }
 
     fn about(mut self, id: &CallId) -> Self {
-        self.call = Some(id.to_string());
+        self.call = Some(id.to_string().into());
         self
     }
 
     fn retry(mut self, after: Option<Duration>) -> Self {
         self.retryable = true;
         // Never earlier than asked, and never "now".
-        self.retry_after = after.map(|after| (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1));
+        self.retry_after = after.map(|after| {
+            u32::try_from((after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1)).unwrap_or(u32::MAX)
+        });
         self
     }
 }

@@ -121,6 +121,7 @@ pub(crate) struct Purged {
     /// How many records fit.
     pub(crate) matched: u32,
     /// How many of them are gone: none in a dry run, fewer where one changed meanwhile.
+    #[expect(clippy::struct_field_names, reason = "the name that the API has for it")]
     pub(crate) purged: u32,
     /// Those that fit.
     #[schema(max_items = 1000)]

@@ -259,7 +259,7 @@ fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
 }
 
 /// `10s`, `250ms`, `24h`.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     Some(match unit {
         "ms" => Duration::from_millis(number),

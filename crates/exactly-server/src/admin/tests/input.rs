@@ -11,6 +11,7 @@ fn id() -> String {
     "0".repeat(64)
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 #[tokio::test]
 async fn a_wrong_member_is_named() {
     let api = Api::start().await;

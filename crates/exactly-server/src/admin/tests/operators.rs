@@ -13,6 +13,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 
+use super::super::input::HexBytes;
 use super::Api;
 use crate::config::{Config, Route};
 
@@ -91,7 +92,7 @@ async fn a_call_is_shown_without_its_key_and_its_answer() {
     assert_eq!(call["outcome_bytes"], 9);
     // The token is what completes a claim, so it is nowhere.
     let token = api.store.get(&id).await.unwrap().unwrap().claim.token;
-    let hex: String = token.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = String::from(HexBytes(*token.as_bytes()));
     assert!(!text.contains(&hex));
 }
 
@@ -99,7 +100,7 @@ async fn a_call_is_shown_without_its_key_and_its_answer() {
 async fn the_history_tells_what_the_record_and_the_trail_know() {
     let api = Api::start().await;
     let id = api.call("POST /refunds", "r-1", Phase::InDoubt).await;
-    api.clock.advance(Duration::from_secs(60));
+    api.clock.advance(Duration::from_mins(1));
     let path = format!("/v1/calls/{id}");
     let answer = json!({"outcome": "happened", "answer": {"status": 201}, "attempt": 7});
     api.post(&format!("{path}/resolve"), &answer)
@@ -298,7 +299,7 @@ async fn a_purge_goes_on_where_it_stopped() {
     for n in 0..5 {
         api.call("o", &format!("old-{n}"), Phase::Done).await;
     }
-    api.clock.advance(Duration::from_secs(60));
+    api.clock.advance(Duration::from_mins(1));
     let young = api.call("o", "young", Phase::Done).await;
     let mut after = Value::Null;
     let mut purged = 0;

@@ -1,0 +1,79 @@
+//! `exactly calls`: what operators do, from a terminal.
+//!
+//! The same commands work through the API of a running server and straight on a store. Both end at the same desk, so both
+//! refuse, do and print the same.
+
+mod client;
+mod command;
+mod ids;
+mod reach;
+mod show;
+mod table;
+
+use std::process::ExitCode;
+
+pub(crate) use self::client::{Client, Secret};
+use self::command::Command;
+use self::reach::ReachArgs;
+pub(crate) use self::table::Table;
+use crate::admin::problem::Problem;
+use crate::cli::Ended;
+
+/// Where the calls are, and what to do about them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// Print JSON, as the API answers it.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Why a command did not do what it was told.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It was told wrongly.
+    Usage(String),
+    /// It was told "no", and why.
+    Failed(String),
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> Ended {
+        let done = async {
+            self.command.check()?;
+            let reach = self.reach.open().await?;
+            self.command.run(&reach, self.json).await
+        };
+        match done.await {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(Refused::Failed(why)) => Err(why.into()),
+            Err(Refused::Usage(why)) => {
+                eprintln!("exactly: {why}");
+                Ok(ExitCode::from(2))
+            }
+        }
+    }
+}
+
+impl Refused {
+    pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        let call = problem
+            .call
+            .map(|id| format!("call {}: ", &id[..16.min(id.len())]))
+            .unwrap_or_default();
+        let again = problem
+            .retry_after
+            .map(|seconds| format!("; try again in {seconds} s"))
+            .unwrap_or_default();
+        Self::Failed(format!("{call}{}{again}", problem.detail))
+    }
+}

@@ -1,0 +1,137 @@
+//! The two ways to the desk.
+
+use std::path::PathBuf;
+
+use exactly::CallId;
+
+use super::{Client, Refused, Secret};
+use crate::admin::ask::{FreeQuery, ListQuery, Purge, Resolve, ShowQuery, TrailQuery};
+use crate::admin::desk::Desk;
+use crate::admin::input::Actor;
+use crate::admin::settle;
+use crate::admin::wire::{CallDetail, CallPage, Purged, Settled, Trail};
+use crate::config::Config;
+use crate::store::StoreArgs;
+
+/// Where a server listens for operators unless told otherwise.
+const ADMIN_DEFAULT: &str = "http://127.0.0.1:8081";
+
+/// How to get at the calls: through a server, or straight on the store.
+#[derive(Debug, clap::Args)]
+pub(super) struct ReachArgs {
+    /// Ask the server with this admin address, unless a store is named [default: `http://127.0.0.1:8081`]
+    #[arg(long, global = true, value_name = "URL")]
+    admin: Option<String>,
+    /// The server's token.
+    #[arg(
+        long,
+        global = true,
+        value_name = "TOKEN",
+        env = "EXACTLY_ADMIN_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<Secret>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// With --store: the gateway's configuration, which says how the answers of its routes are stored.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Who does it, for the trail.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "EXACTLY_ACTOR",
+        default_value = "cli"
+    )]
+    actor: String,
+}
+
+/// One of the two ways.
+#[derive(Debug)]
+pub(super) enum Reach {
+    Api(Box<Client>),
+    Store(Box<Straight>),
+}
+
+/// Straight on the store, in the name of `actor`.
+pub(super) struct Straight {
+    desk: Desk,
+    actor: Actor,
+}
+
+impl ReachArgs {
+    pub(super) async fn open(&self) -> Result<Reach, Refused> {
+        let actor = Actor::try_from(self.actor.clone()).map_err(|why| Refused::Usage(format!("--actor: {why}")))?;
+        match (&self.admin, &self.store.store) {
+            (None, Some(url)) => {
+                let config = self
+                    .config
+                    .as_deref()
+                    .map(Config::read)
+                    .transpose()
+                    .map_err(Refused::failed)?;
+                let store = url.open_existing(&self.store.accept).await.map_err(Refused::failed)?;
+                let settle = settle::by_config(&store, &config.unwrap_or_default()).map_err(Refused::failed)?;
+                let desk = Desk::new(store, settle);
+                Ok(Reach::Store(Box::new(Straight { desk, actor })))
+            }
+            (admin, _) => {
+                let url = admin.as_deref().unwrap_or(ADMIN_DEFAULT);
+                Client::new(url, self.token.clone(), Some(actor)).map(|client| Reach::Api(Box::new(client)))
+            }
+        }
+    }
+}
+
+impl Reach {
+    pub(super) async fn list(&self, query: &ListQuery) -> Result<CallPage, Refused> {
+        match self {
+            Self::Api(api) => api.get("/v1/calls", query).await,
+            Self::Store(straight) => Ok(straight.desk.list(query).await?),
+        }
+    }
+
+    pub(super) async fn show(&self, id: CallId, query: ShowQuery) -> Result<CallDetail, Refused> {
+        match self {
+            Self::Api(api) => api.get(&format!("/v1/calls/{id}"), &query).await,
+            Self::Store(straight) => Ok(straight.desk.show(id, query.reveal, &straight.actor).await?),
+        }
+    }
+
+    pub(super) async fn resolve(&self, id: CallId, resolve: Resolve) -> Result<Settled, Refused> {
+        match self {
+            Self::Api(api) => api.post(&format!("/v1/calls/{id}/resolve"), &resolve).await,
+            Self::Store(straight) => Ok(straight.desk.resolve(id, resolve, &straight.actor).await?),
+        }
+    }
+
+    pub(super) async fn free(&self, id: CallId, query: FreeQuery) -> Result<Settled, Refused> {
+        match self {
+            Self::Api(api) => api.delete(&format!("/v1/calls/{id}"), &query).await,
+            Self::Store(straight) => Ok(straight.desk.free(id, query, &straight.actor).await?),
+        }
+    }
+
+    pub(super) async fn purge(&self, purge: &Purge) -> Result<Purged, Refused> {
+        match self {
+            Self::Api(api) => api.post("/v1/purge", purge).await,
+            Self::Store(straight) => Ok(straight.desk.purge(purge, &straight.actor).await?),
+        }
+    }
+
+    pub(super) async fn trail(&self, query: &TrailQuery) -> Result<Trail, Refused> {
+        match self {
+            Self::Api(api) => api.get("/v1/trail", query).await,
+            Self::Store(straight) => Ok(straight.desk.trail(query).await?),
+        }
+    }
+}
+
+impl std::fmt::Debug for Straight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Straight")
+            .field("actor", &self.actor)
+            .finish_non_exhaustive()
+    }
+}
