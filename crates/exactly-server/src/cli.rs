@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
-use crate::{calls, check_config, doctor, migrate, serve};
+use crate::{calls, check_config, conformance, doctor, migrate, serve};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -37,6 +37,8 @@ enum Command {
     Migrate(migrate::Args),
     /// Say what is wrong with a configuration, all at once.
     CheckConfig(check_config::Args),
+    /// Check from outside whether a server keeps the contract.
+    Conformance(Box<conformance::Args>),
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
@@ -75,6 +77,7 @@ impl Command {
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),
             Self::CheckConfig(args) => args.run(),
+            Self::Conformance(args) => block_on(args.run()),
             Self::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "exactly", &mut std::io::stdout());
                 Ok(ExitCode::SUCCESS)

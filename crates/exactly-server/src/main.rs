@@ -5,6 +5,7 @@ mod calls;
 mod check_config;
 mod cli;
 mod config;
+mod conformance;
 mod demo;
 mod doctor;
 mod gateway;

@@ -12,6 +12,7 @@ use exactly::layer::BoxError;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+use hyper::server::conn::http1::UpgradeableConnection;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -138,12 +139,12 @@ impl Acceptor {
             let ended = match timeout(head_timeout, is_http2(&stream)).await {
                 Ok(Ok(true)) => {
                     let connection = http2.serve_connection(TokioIo::new(stream), service);
-                    finished(connection, |connection| connection.graceful_shutdown(), &shutdown).await
+                    finished(connection, http2::Connection::graceful_shutdown, &shutdown).await
                 }
                 Ok(Ok(false)) => {
                     let io = TokioIo::new(Framed::new(stream));
                     let connection = http1.serve_connection(io, service).with_upgrades();
-                    finished(connection, |connection| connection.graceful_shutdown(), &shutdown).await
+                    finished(connection, UpgradeableConnection::graceful_shutdown, &shutdown).await
                 }
                 // Whoever says nothing has no place here.
                 Ok(Err(_)) | Err(_) => return,

@@ -1,0 +1,5 @@
+//! The server, as a process and in its parts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod conformance;
