@@ -52,8 +52,8 @@ pub(super) struct Check {
     /// A header of a second caller, in place of the first one's of that name. Can be repeated.
     #[arg(long, value_name = "HEADER", help_heading = "Operation")]
     other_header: Vec<CallerHeader>,
-    /// A route that is set otherwise, by the name of its setting: required, field, alias, uuid, off, short, secret,
-    /// rerunnable, impatient, or all. It is at /effects/NAME, or at PATH. Can be repeated.
+    /// A route that is set otherwise, by the name of its setting: required, field, alias, uuid, off, leave-out,
+    /// short, secret, rerunnable, impatient, or all. It is at /effects/NAME, or at PATH. Can be repeated.
     #[arg(long, value_name = "NAME[=PATH]", help_heading = "Operation")]
     route: Vec<Routes>,
     /// Where effects are counted: the shipped upstream's own address, or a URL with {tag} in it that answers with a

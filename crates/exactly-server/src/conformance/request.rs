@@ -94,6 +94,15 @@ impl Request {
         self
     }
 
+    /// The same with one more member in front of its JSON object; none if the body is no object.
+    pub(super) fn member(&self, name: &str, value: &str) -> Option<Self> {
+        let text = str::from_utf8(&self.body).ok()?.trim();
+        let rest = text.strip_prefix('{')?;
+        let comma = if rest.trim() == "}" { "" } else { "," };
+        let body = format!("{{\"{name}\":{value}{comma}{rest}");
+        Some(self.clone().body(body))
+    }
+
     /// The credentials of another caller.
     pub(super) fn secrets(mut self, secrets: &[Line]) -> Self {
         self.headers.retain(|line| !line.is_secret);

@@ -11,6 +11,9 @@ pub(super) const KEY_FIELD: &str = "clientMutationId";
 /// The header that carries the key on [`Setting::Alias`].
 pub(super) const KEY_ALIAS: &str = "X-Idempotency-Key";
 
+/// The member of a JSON body that is left out of the comparison on [`Setting::LeaveOut`].
+pub(super) const FIELD_LEFT_OUT: &str = "sentAt";
+
 /// How a route is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Setting {
@@ -24,6 +27,8 @@ pub(super) enum Setting {
     Uuid,
     /// Keys are not looked at.
     Off,
+    /// A field of the body may differ between repetitions.
+    LeaveOut,
     /// Answers are kept for a few seconds.
     Short,
     /// Answers are not kept.
@@ -47,6 +52,7 @@ impl Setting {
             Self::Alias => format!("where the key may be in {KEY_ALIAS}"),
             Self::Uuid => "where keys are version 4 UUIDs".to_owned(),
             Self::Off => "where keys are not looked at".to_owned(),
+            Self::LeaveOut => format!("where the body's {FIELD_LEFT_OUT} is left out of the comparison"),
             Self::Short => "where answers are kept for a few seconds".to_owned(),
             Self::Secret => "where answers are not kept".to_owned(),
             Self::Rerunnable => "where lost attempts are run again".to_owned(),

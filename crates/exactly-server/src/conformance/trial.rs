@@ -127,7 +127,9 @@ impl<'t> Trial<'t> {
         let deadline = Instant::now() + self.subject.target.limit;
         loop {
             let answer = self.send(request).await?;
-            if !self.is_refused(&answer, Refusal::InProgress) || Instant::now() > deadline {
+            // Without a code, only the wish to be asked again tells it from the other conflicts.
+            let says_so = self.code(&answer).is_some() || answer.header("retry-after").is_some();
+            if !(says_so && self.is_refused(&answer, Refusal::InProgress)) || Instant::now() > deadline {
                 return Ok(answer);
             }
             sleep(LOOK_AGAIN * 5).await;

@@ -3,7 +3,11 @@
 use crate::conformance::preset::Refusal;
 use crate::conformance::request::Request;
 use crate::conformance::rule::{Checked, Need, Rule, Stop};
-use crate::conformance::trial::Trial;
+use crate::conformance::setting::{FIELD_LEFT_OUT, Setting};
+use crate::conformance::trial::{Trial, fail, told};
+
+/// The bytes of a body that is too large for most servers to hold on to.
+const LARGE: usize = 2 * 1024 * 1024;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -55,7 +59,25 @@ pub(super) const RULES: &[Rule] = &[
         needs: &[Need::Switches],
         check: |trial| Box::pin(precondition(trial)),
     },
+    Rule {
+        id: "content-left-out",
+        statement: "Where a field is left out, requests that differ in it alone are the same.",
+        sources: "T",
+        needs: &[Need::Route(Setting::LeaveOut)],
+        check: |trial| Box::pin(left_out(trial)),
+    },
+    Rule {
+        id: "content-too-large",
+        statement: "A request body too large to compare is refused, and nothing runs: it never passes unprotected.",
+        sources: "+",
+        needs: &[Need::Switches],
+        check: |trial| Box::pin(too_large(trial)),
+    },
 ];
+
+pub(super) fn not_an_object() -> Stop {
+    Stop::NotApplicable("needs a --body that is a JSON object".to_owned())
+}
 
 /// The second request is refused as another one than the first.
 async fn differ(trial: &Trial<'_>, request: &Request, other: &Request) -> Checked {
@@ -74,7 +96,7 @@ async fn other(trial: &Trial<'_>) -> Checked {
 async fn json_spelling(trial: &Trial<'_>) -> Checked {
     let request = trial.operation();
     let respelled = str::from_utf8(&request.body).ok().and_then(respell);
-    let respelled = respelled.ok_or_else(|| Stop::NotApplicable("needs a --body that is a JSON object".to_owned()))?;
+    let respelled = respelled.ok_or_else(not_an_object)?;
     let first = trial.carry_out(&request).await?;
     trial.replay(&request.clone().body(respelled), &first).await?;
     trial.happened(&request, 1).await
@@ -143,6 +165,32 @@ async fn precondition(trial: &Trial<'_>) -> Checked {
     let request = trial.operation().method("PUT").line("If-Match", "\"1\"");
     let other = request.clone().header("If-Match", "\"2\"");
     differ(trial, &request, &other).await
+}
+
+async fn left_out(trial: &Trial<'_>) -> Checked {
+    let operation = trial.on(Setting::LeaveOut);
+    let sent_at = |moment: &str| operation.member(FIELD_LEFT_OUT, moment).ok_or_else(not_an_object);
+    let request = sent_at("1")?;
+    let first = trial.carry_out(&request).await?;
+    trial.replay(&sent_at("2")?, &first).await?;
+    let other = trial.other_content(&request)?;
+    let answer = trial.send(&other).await?;
+    trial.refused(&answer, Refusal::Mismatch)?;
+    trial.happened(&request, 1).await
+}
+
+async fn too_large(trial: &Trial<'_>) -> Checked {
+    let body = format!("{{\"note\":\"{}\"}}", "x".repeat(LARGE));
+    let request = trial.operation().header("Content-Type", "application/json").body(body);
+    // Some servers hang up on what they do not want to read.
+    match trial.attempt(&request).await {
+        Ok(first) if first.is_success() => {
+            trial.replay(&request, &first).await?;
+            trial.happened(&request, 1).await
+        }
+        Ok(answer) if answer.status < 400 => fail(format!("it was answered with {}", told(&answer))),
+        Ok(_) | Err(_) => trial.happened(&request, 0).await,
+    }
 }
 
 /// A JSON object with its members in the opposite order and more white space. The values keep their spelling, which is

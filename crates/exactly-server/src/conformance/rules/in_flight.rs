@@ -17,7 +17,7 @@ const DUPLICATES: usize = 10;
 /// How many wait for one key.
 const CROWD: usize = 40;
 /// How long a duplicate may wait at most on an impatient route.
-const IMPATIENT_MAX: Duration = Duration::from_millis(2500);
+const IMPATIENT_MAX: Duration = Duration::from_secs(2);
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

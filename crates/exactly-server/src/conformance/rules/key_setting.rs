@@ -1,8 +1,9 @@
 //! What a key is where a route says otherwise.
 
+use super::content::not_an_object;
 use crate::conformance::preset::Refusal;
 use crate::conformance::request::KEY;
-use crate::conformance::rule::{Checked, Need, Rule, Stop};
+use crate::conformance::rule::{Checked, Need, Rule};
 use crate::conformance::setting::{KEY_ALIAS, KEY_FIELD, Setting};
 use crate::conformance::subject::new_key;
 use crate::conformance::trial::Trial;
@@ -57,14 +58,8 @@ async fn missing(trial: &Trial<'_>) -> Checked {
 
 async fn in_body(trial: &Trial<'_>) -> Checked {
     let plain = trial.on(Setting::Field).without(KEY);
-    let text = String::from_utf8_lossy(&plain.body).trim().to_owned();
-    let Some(members) = text.strip_prefix('{') else {
-        return Err(Stop::NotApplicable("needs a --body that is a JSON object".to_owned()));
-    };
-    let comma = if members.trim() == "}" { "" } else { "," };
-    let request = plain
-        .clone()
-        .body(format!("{{\"{KEY_FIELD}\":\"{}\"{comma}{members}", new_key()));
+    let request = plain.member(KEY_FIELD, &format!("\"{}\"", new_key()));
+    let request = request.ok_or_else(not_an_object)?;
     let first = trial.carry_out(&request).await?;
     trial.replay(&request, &first).await?;
     trial.happened(&request, 1).await?;

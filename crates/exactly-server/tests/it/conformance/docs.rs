@@ -36,6 +36,7 @@ async fn the_settings_in_the_docs_are_ones_that_the_server_takes() {
         "alias",
         "uuid",
         "off",
+        "leave-out",
         "short",
         "secret",
         "rerunnable",

@@ -36,6 +36,7 @@ pub(crate) enum Fault {
     ComparesText,
     ComparesBoundaries,
     ForgetsPreconditions,
+    PassesLargeBodies,
     FreesOnRefusal,
     FreesClientErrors,
     FreesEmpty,
@@ -113,7 +114,8 @@ impl Fault {
             }
             Self::TellsQuotesApart => tell_quotes_apart(parts),
             Self::ProtectsPostOnly if parts.method != Method::POST => drop(parts.headers.remove(IDEMPOTENCY_KEY)),
-            Self::ForgetsMethod => parts.method = Method::POST,
+            Self::ForgetsMethod if !is_read(parts) => parts.method = Method::POST,
+            Self::PassesLargeBodies if content_length(parts) > 1 << 20 => drop(parts.headers.remove(IDEMPOTENCY_KEY)),
             Self::ForgetsPath => parts.uri = uri(&parts.uri.to_string().replace("/other", "")),
             Self::ForgetsQuery => parts.uri = uri(parts.uri.path()),
             Self::ComparesSpelling => replace_content_type(parts, "application/json", "application/octet-stream"),
@@ -127,7 +129,10 @@ impl Fault {
     /// The same for the body, which the upstream does not look at.
     pub(crate) fn on_body(self, body: Bytes) -> Bytes {
         match self {
-            Self::ForgetsNumberKinds => Bytes::from(String::from_utf8_lossy(&body).replace("1.0", "1")),
+            Self::ForgetsNumberKinds => match str::from_utf8(&body) {
+                Ok(text) => Bytes::from(text.replace("1.0", "1")),
+                Err(_) => body,
+            },
             Self::ComparesText => Bytes::from(String::from_utf8_lossy(&body).into_owned()),
             _ => body,
         }
@@ -168,6 +173,18 @@ async fn half(response: Response<Body>) -> Response<Body> {
     }
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(Bytes::from(read)))
+}
+
+fn is_read(parts: &Parts) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method)
+}
+
+fn content_length(parts: &Parts) -> u64 {
+    let length = parts
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok());
+    length.and_then(|length| length.parse().ok()).unwrap_or_default()
 }
 
 fn key_len(parts: &Parts) -> usize {

@@ -36,6 +36,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
             "key-alias",
             "key-uuid",
             "key-off",
+            "content-left-out",
             "replay-secret",
             "in-flight-limit",
             "ending-rerunnable",
@@ -53,6 +54,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
     (Fault::ComparesText, &["content-bytes"]),
     (Fault::ComparesBoundaries, &["content-multipart-boundary"]),
     (Fault::ForgetsPreconditions, &["content-precondition"]),
+    (Fault::PassesLargeBodies, &["content-too-large"]),
     (
         Fault::FreesOnRefusal,
         &[
@@ -140,6 +142,8 @@ const ARGUMENTS: &[&str] = &[
     "--route",
     "off",
     "--route",
+    "leave-out",
+    "--route",
     "secret",
     "--route",
     "rerunnable",
@@ -148,7 +152,7 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 /// How many servers are checked at the same time. They mostly wait.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 6;
 
 async fn finds(fault: Fault, expected: &[&str]) -> Option<String> {
     let upstream = Upstream::start();

@@ -248,7 +248,7 @@ fn kept_as(fault: Fault, key: &str, parts: &Parts, body: &[u8]) -> Option<String
 
 fn key(parts: &Parts) -> String {
     let key = parts.headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok());
-    key.unwrap_or_default().to_owned()
+    key.unwrap_or_default().trim_matches('"').to_owned()
 }
 
 fn is_mismatch(body: &[u8]) -> bool {

@@ -54,8 +54,12 @@ pub(crate) struct Run {
 /// Checks the server at `target`, many rules at a time.
 pub(crate) async fn check(target: SocketAddr, arguments: &[&str]) -> Run {
     let target = format!("http://{target}");
-    let fixed = ["conformance", "--target", &target, "--json", "--jobs", "16"];
-    let output = exactly(&[&fixed, arguments].concat()).await;
+    let mut all = vec!["conformance", "--target", &target, "--json"];
+    if !arguments.contains(&"--jobs") {
+        all.extend(["--jobs", "16"]);
+    }
+    all.extend(arguments);
+    let output = exactly(&all).await;
     let report = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     Run {
         code: output.status.code().unwrap(),

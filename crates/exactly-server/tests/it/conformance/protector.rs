@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use exactly::fingerprint::LeaveOut;
 use exactly::key::KeyFormat;
 use exactly::layer::{Body, Builder, Guarantee, IdempotencyLayer, KeyRule, NothingHappened, Policy, Principal};
 use exactly::store::{Reply, Watch};
@@ -136,7 +137,8 @@ fn layer(setup: &Setup) -> IdempotencyLayer {
 /// The routes that are set otherwise, as docs/conformance.md has them for the gateway.
 fn routes(builder: Builder, policy: &Policy, keeps_all: bool) -> Builder {
     let short = if keeps_all { 3600 } else { 2 };
-    let set: [(&str, Policy); 9] = [
+    let sent_at = LeaveOut::nothing().pointer("/sentAt").unwrap();
+    let set: [(&str, Policy); 10] = [
         ("required", policy.clone().key(KeyRule::Required)),
         ("field", policy.clone().key_field("clientMutationId")),
         (
@@ -145,6 +147,7 @@ fn routes(builder: Builder, policy: &Policy, keeps_all: bool) -> Builder {
         ),
         ("uuid", policy.clone().key_format(KeyFormat::UuidV4)),
         ("off", policy.clone().key(KeyRule::Off)),
+        ("leave-out", policy.clone().leave_out(sent_at)),
         ("short", policy.clone().keep(Keep::For(Duration::from_secs(short)))),
         ("secret", policy.clone().never_store_answers()),
         ("rerunnable", policy.clone().guarantee(Guarantee::Rerunnable)),
