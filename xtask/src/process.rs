@@ -18,6 +18,12 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    let named = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    crate::root().join(named.unwrap_or_else(|| "target".into()))
+}
+
 /// Makes sure that `cargo COMMAND` can be run.
 pub(crate) fn install_if_missing(command: &str) -> Result {
     if capture(cargo().args([command, "--version"])).is_ok() {

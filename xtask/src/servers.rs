@@ -4,7 +4,7 @@
 //! refuse less, and a test on a server that may forget proves nothing.
 
 mod keeper;
-mod locate;
+pub(crate) mod locate;
 
 use std::env;
 use std::ffi::OsString;

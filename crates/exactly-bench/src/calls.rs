@@ -213,7 +213,7 @@ impl Options {
 }
 
 /// `bench` in the target folder that this program was built in.
-fn bench_folder() -> Result<PathBuf> {
+pub(crate) fn bench_folder() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let target = program
         .ancestors()

@@ -2,13 +2,20 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::{Instant, sleep};
 
 use crate::Result;
 use crate::machine::Pid;
 use crate::serve::App;
+
+/// How long another program may take to start, and how often it is looked at.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(2);
 
 /// A running server. Dropping it ends the process, and so does the end of this one: it holds the other end of the
 /// child's standard input.
@@ -21,6 +28,31 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Another program, which listens on `address` once it runs.
+    pub(crate) async fn other(mut command: Command, address: SocketAddr) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let started = Instant::now();
+        while TcpStream::connect(address).await.is_err() {
+            if let Some(status) = child.try_wait()? {
+                return Err(format!("{command:?} ended at its start: {status}").into());
+            }
+            if started.elapsed() > READY_WITHIN {
+                return Err(format!("{command:?} does not listen on {address}").into());
+            }
+            sleep(POLL).await;
+        }
+        Ok(Self {
+            address,
+            pid: Pid(child.id().ok_or("the server ended at its start")?),
+            _stdin: None,
+            _child: child,
+        })
+    }
+
     pub(crate) async fn start(app: &App) -> Result<Self> {
         // Not by its path, where another build may have put another program by now.
         let mut child = Command::new("/proc/self/exe")

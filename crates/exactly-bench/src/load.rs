@@ -44,9 +44,14 @@ impl Tally {
 
 impl Clients {
     pub(crate) async fn connect(address: SocketAddr, count: usize) -> Result<Self> {
+        Self::connect_with(address, count, "idempotency-key").await
+    }
+
+    /// Connections whose requests carry their keys in another header.
+    pub(crate) async fn connect_with(address: SocketAddr, count: usize, header: &str) -> Result<Self> {
         let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
-            connections.push(Connection::open(address).await?);
+            connections.push(Connection::open_with(address, "/payments", header).await?);
         }
         Ok(Self { connections })
     }

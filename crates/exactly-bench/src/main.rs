@@ -13,6 +13,7 @@
 mod calls;
 mod child;
 mod database;
+mod gateway;
 mod load;
 mod machine;
 mod report;
@@ -37,6 +38,8 @@ struct Cli {
 enum Command {
     /// Idempotent calls: the layer and its stores.
     Calls(calls::Options),
+    /// The gateway: passing on, protecting and replaying.
+    Gateway(gateway::Options),
     /// One of the servers that are measured; started by the other commands.
     #[command(hide = true)]
     Serve { app: String },
@@ -45,6 +48,7 @@ enum Command {
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Calls(options) => client_runtime().and_then(|runtime| runtime.block_on(calls::run(&options))),
+        Command::Gateway(options) => client_runtime().and_then(|runtime| runtime.block_on(gateway::run(&options))),
         Command::Serve { app } => server_runtime().and_then(|runtime| runtime.block_on(serve::run(&app))),
     };
     match ended {

@@ -170,7 +170,7 @@ struct Meter {
 impl Meter {
     fn read(side: &Side) -> Result<Self> {
         Ok(Self {
-            server: side.server.pid.cpu()?,
+            server: side.server.pid.cpu_with_children()?,
             database: side.database.map_or(Ok(Duration::ZERO), Pid::cpu_with_children)?,
             client: Pid::this().cpu()?,
             all: machine::busy()?,

@@ -62,7 +62,7 @@ pub(super) fn version(program: &Path) -> Result<String> {
 }
 
 /// Installs Debian packages, or says in one line what a person has to install.
-pub(super) fn install(packages: &[&str]) -> Result {
+pub(crate) fn install(packages: &[&str]) -> Result {
     let wanted = packages.join(" and ");
     let rights: &[&str] = if is_root() { &[] } else { &["sudo", "-n"] };
     let obstacle = if on_path("apt-get").is_none() {

@@ -35,18 +35,19 @@ pub(crate) struct Answer {
 }
 
 impl Connection {
-    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
-        Self::open_for(address, "/payments").await
-    }
-
     /// A connection whose requests go to another path.
     pub(crate) async fn open_for(address: SocketAddr, path: &str) -> Result<Self> {
+        Self::open_with(address, path, "idempotency-key").await
+    }
+
+    /// A connection whose requests carry the key in another header.
+    pub(crate) async fn open_with(address: SocketAddr, path: &str, header: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         // One request is one segment; waiting for more would measure the wait.
         stream.set_nodelay(true)?;
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-             idempotency-key: ",
+             {header}: ",
             PAYMENT.len()
         )
         .into_bytes();
@@ -127,13 +128,17 @@ impl Head {
     /// Looks for the two things it needs and reads nothing else: a client that pays for every header would charge the
     /// layer for those that it adds.
     fn parse(bytes: &[u8]) -> Result<Option<Self>> {
-        const LENGTH: &[u8] = b"\r\ncontent-length: ";
+        // As hyper writes it, and as nginx does.
+        const LENGTHS: [&[u8]; 2] = [b"\r\ncontent-length: ", b"\r\nContent-Length: "];
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
             return Ok(None);
         };
         let head = &bytes[..end];
         let status = head.get(9..12).and_then(decimal).ok_or("the answer has no status")?;
-        let length_at = memmem::find(head, LENGTH).ok_or("the answer has no content-length")? + LENGTH.len();
+        let length_at = LENGTHS
+            .iter()
+            .find_map(|name| Some(memmem::find(head, name)? + name.len()))
+            .ok_or("the answer has no content-length")?;
         let length = head[length_at..].split(|byte| *byte == b'\r').next().and_then(decimal);
         Ok(Some(Self {
             status: u16::try_from(status)?,
