@@ -88,7 +88,7 @@ impl Check {
             } else {
                 report::listed(&rules)
             };
-            print!("{listed}");
+            say(&listed);
             return Ok(ExitCode::SUCCESS);
         };
         let secrets = target.caller.iter().chain(target.other_caller.iter().flatten());
@@ -115,7 +115,7 @@ impl Check {
 impl Output {
     fn publish(&self, report: &Report) -> Result<(), Fault> {
         match &self.json {
-            Some(None) => print!("{}", report::json(report)),
+            Some(None) => say(&report::json(report)),
             Some(Some(path)) => write(path, &report::json(report))?,
             None => {}
         }
@@ -123,10 +123,15 @@ impl Output {
             write(path, &report::junit(report))?;
         }
         if self.json != Some(None) {
-            print!("{}", report::table(report, self.verbose));
+            say(&report::table(report, self.verbose));
         }
         Ok(())
     }
+}
+
+fn say(text: &str) {
+    // A reader that has seen enough closes the pipe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Fault> {

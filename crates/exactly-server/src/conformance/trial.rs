@@ -319,11 +319,23 @@ pub(super) fn same(first: &Answer, again: &Answer) -> Checked {
     if !again.is_whole {
         return fail("the repeated answer broke off");
     }
+    if let (Some(one), Some(other)) = (run(first), run(again))
+        && one != other
+    {
+        return fail(format!(
+            "it ran again: the answer is of run {other}, the first one was of run {one}"
+        ));
+    }
     if again.body != first.body {
         let (one, other) = (first.body.len(), again.body.len());
         return fail(format!("the body differs from the first one ({one} and {other} bytes)"));
     }
     Ok(())
+}
+
+/// Which run of the shipped upstream answered this.
+fn run(answer: &Answer) -> Option<u64> {
+    answer.json()?.get("run")?.as_u64()
 }
 
 /// The rule does not hold.

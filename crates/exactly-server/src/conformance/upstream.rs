@@ -10,7 +10,7 @@ mod listen;
 mod plan;
 
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Args {
         let listener = TcpListener::bind(listen)
             .await
             .map_err(|error| format!("listen on {listen}: {error}; give another address with --listen"))?;
-        println!("listening on http://{}", listener.local_addr()?);
+        let address = listener.local_addr()?;
+        writeln!(io::stdout(), "listening on http://{address}")?;
         let (door, opened) = listen::door();
         let upstream = Upstream {
             ledger: Arc::default(),
