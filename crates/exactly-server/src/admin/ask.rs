@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::input::{AttemptNumber, Base64, ClaimName, FilterText, IdText, Instant, KeepMs, Limit, Number, Reason};
+use super::input::{
+    AttemptNumber, Base64, ClaimName, FilterText, IdText, Instant, KeepMs, Limit, Number, Reason, Status,
+};
 use super::wire::Phase;
 
 /// Which records to list.
@@ -117,8 +119,8 @@ pub(crate) enum Came {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HttpAnswer {
-    #[schema(minimum = 200, maximum = 599)]
-    pub(crate) status: u16,
+    #[schema(inline)]
+    pub(crate) status: Status,
     #[serde(default)]
     #[schema(required = false)]
     pub(crate) headers: BTreeMap<String, String>,

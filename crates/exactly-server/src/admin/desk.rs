@@ -113,11 +113,11 @@ impl Desk {
             }
             Wanted::Answer(_) => {
                 let why = "the call was not made over HTTP, so its outcome is bytes; give outcome_base64";
-                return Err(Problem::invalid("answer", why));
+                return Err(Problem::other_kind(&id, "answer", why));
             }
             Wanted::Outcome { .. } if is_http(&view) => {
                 let why = "the call was made over HTTP, so its outcome is an answer; give answer";
-                return Err(Problem::invalid("outcome_base64", why));
+                return Err(Problem::other_kind(&id, "outcome_base64", why));
             }
             Wanted::Outcome { outcome, keep } => {
                 let completing = self.store.complete(&view.claim, &outcome, keep);

@@ -3,6 +3,7 @@
 //! What is out of bounds is refused where it is read, so that the refusal names the field. `schema` says the same limits
 //! to readers of `/openapi.json`.
 
+mod integer;
 mod schema;
 
 use base64::Engine as _;
@@ -11,6 +12,8 @@ use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::{CallId, Keep, Key};
 use serde::{Deserialize, Serialize};
+
+use self::integer::Integer;
 
 /// The largest outcome, in bytes.
 pub(crate) const OUTCOME_MAX: usize = 1 << 20;
@@ -32,6 +35,7 @@ pub(crate) type KeepMs = Whole<1_000, 315_360_000_000>;
 pub(crate) type Number = Whole<0, 9_007_199_254_740_991>;
 pub(crate) type Limit = Count<1000>;
 pub(crate) type AttemptNumber = Count<{ u32::MAX }>;
+pub(crate) type Status = Whole<200, 599>;
 
 /// Text of 1 to `MAX` characters, none of which is a control character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,12 +65,12 @@ pub(crate) struct Base64(pub(crate) Bytes);
 
 /// A whole number within bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u64", into = "u64")]
+#[serde(try_from = "Integer", into = "u64")]
 pub(crate) struct Whole<const MIN: u64, const MAX: u64>(u64);
 
 /// How many of something: from one to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[serde(try_from = "Integer", into = "u32")]
 pub(crate) struct Count<const MAX: u32>(u32);
 
 /// An instant as RFC 3339 writes it.
@@ -165,6 +169,23 @@ impl<const MAX: u32> TryFrom<u32> for Count<MAX> {
             return Ok(Self(count));
         }
         Err(format!("is {count}, accepted are 1 to {MAX}"))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> TryFrom<Integer> for Whole<MIN, MAX> {
+    type Error = String;
+
+    fn try_from(integer: Integer) -> Result<Self, String> {
+        Self::try_from(integer.0)
+    }
+}
+
+impl<const MAX: u32> TryFrom<Integer> for Count<MAX> {
+    type Error = String;
+
+    fn try_from(integer: Integer) -> Result<Self, String> {
+        let count = u32::try_from(integer.0).map_err(|_| format!("is {}, accepted are 1 to {MAX}", integer.0))?;
+        Self::try_from(count)
     }
 }
 

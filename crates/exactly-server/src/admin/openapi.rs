@@ -95,8 +95,10 @@ pub(super) fn served(document: &'static str) -> Response {
 
 fn described(open_metrics: bool) -> Value {
     let mut document = serde_json::to_value(Described::openapi()).expect("a description is JSON");
+    join_inlined(&mut document);
     add_shared(&mut document);
     add_rules(&mut document["components"]["schemas"]);
+    add_links(&mut document["paths"]);
     let paths = document["paths"].as_object_mut().expect("there are paths");
     for (path, item) in paths {
         let item = item.as_object_mut().expect("a path has operations");
@@ -108,6 +110,53 @@ fn described(open_metrics: bool) -> Value {
         }
     }
     document
+}
+
+/// utoipa writes a text with a description as "this text, and an object with this description", which nothing fits.
+fn join_inlined(value: &mut Value) {
+    match value {
+        Value::Array(elements) => elements.iter_mut().for_each(join_inlined),
+        Value::Object(members) => {
+            members.values_mut().for_each(join_inlined);
+            let joined = match members.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+                Some([Value::Object(schema), Value::Object(about)]) if about.get("type") == Some(&json!("object")) => {
+                    let about = about.iter().filter(|(name, _)| *name != "type");
+                    schema
+                        .iter()
+                        .chain(about)
+                        .map(|(name, value)| (name.clone(), value.clone()))
+                        .collect()
+                }
+                _ => return,
+            };
+            *members = joined;
+        }
+        _ => {}
+    }
+}
+
+/// Where to go on with what an answer tells.
+fn add_links(paths: &mut Value) {
+    let id = "$response.body#/id";
+    let held = json!({"token": "$response.body#/token", "attempt": "$response.body#/attempt"});
+    let with_outcome = json!({
+        "token": "$response.body#/token", "attempt": "$response.body#/attempt", "outcome_base64": "MjUwIHF1ZXVlZA=="
+    });
+    let step = |operation: &str, body: &Value| json!({"operationId": operation, "parameters": {"id": id}, "requestBody": body});
+    paths["/v1/calls/begin"]["post"]["responses"]["200"]["links"] = json!({
+        "renew": step("renewCall", &held),
+        "complete": step("completeCall", &with_outcome),
+        "abandon": step("abandonCall", &held),
+        "lose": step("loseCall", &held),
+        "show": {"operationId": "showCall", "parameters": {"id": id}},
+    });
+    let first = "$response.body#/calls/0/id";
+    paths["/v1/calls"]["get"]["responses"]["200"]["links"] = json!({
+        "next": {"operationId": "listCalls", "parameters": {"query.after": "$response.body#/next"}},
+        "show": {"operationId": "showCall", "parameters": {"id": first}},
+        "free": {"operationId": "freeCall", "parameters": {"id": first}},
+        "resolve": {"operationId": "resolveCall", "parameters": {"id": first}},
+    });
 }
 
 fn add_refusals(operation: &mut Value, path: &str, open_metrics: bool) {
@@ -178,8 +227,8 @@ fn add_rules(schemas: &mut Value) {
     let absent = |name: &str| json!({"properties": {name: {"type": "null"}}});
     let text = |name: &str| json!({"required": [name], "properties": {name: {"type": "string"}}});
     schemas["Begin"]["oneOf"] = json!([
-        {"allOf": [text("fingerprint")], "properties": {"content": false}},
-        {"allOf": [absent("fingerprint")], "required": ["content"]},
+        {"required": ["fingerprint"], "properties": {"fingerprint": {"type": "string"}, "content": false}},
+        {"required": ["content"], "properties": {"fingerprint": {"type": "null"}}},
     ]);
     schemas["Begin"]["properties"]["content"] = json!({
         "description": schemas["Begin"]["properties"]["content"]["description"]

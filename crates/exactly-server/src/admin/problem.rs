@@ -134,6 +134,12 @@ const IN_FLIGHT: Kind = Kind {
     code: "CONFLICT.call.in_flight",
     title: "The call is in flight",
 };
+const OTHER_KIND: Kind = Kind {
+    status: StatusCode::CONFLICT,
+    name: "other-kind-of-outcome",
+    code: "CONFLICT.call.kind",
+    title: "The call has another kind of outcome",
+};
 const SUPERSEDED: Kind = Kind {
     status: StatusCode::CONFLICT,
     name: "superseded",
@@ -222,6 +228,12 @@ impl Problem {
 
     pub(crate) fn not_in_doubt(id: &CallId, detail: &str) -> Self {
         NOT_IN_DOUBT.with(detail).about(id)
+    }
+
+    pub(crate) fn other_kind(id: &CallId, field: &str, detail: &str) -> Self {
+        let mut problem = OTHER_KIND.with(detail).about(id);
+        problem.field = Some(field.into());
+        problem
     }
 
     pub(crate) fn in_flight(id: &CallId, remaining: Duration) -> Self {

@@ -32,6 +32,7 @@ pub(crate) struct Call {
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub(crate) id: String,
     /// Whose key it is; null if it is everyone's.
+    #[schema(required)]
     pub(crate) principal: Option<String>,
     /// What is asked for.
     pub(crate) operation: String,
@@ -56,12 +57,13 @@ pub(crate) struct Call {
     #[schema(format = DateTime)]
     pub(crate) created_at: String,
     /// When the lease of an unfinished call ends, or ended.
-    #[schema(format = DateTime)]
+    #[schema(required, format = DateTime)]
     pub(crate) lease_ends_at: Option<String>,
     /// When a finished call is forgotten; null if never.
-    #[schema(format = DateTime)]
+    #[schema(required, format = DateTime)]
     pub(crate) expires_at: Option<String>,
     /// The size of the stored answer.
+    #[schema(required)]
     pub(crate) outcome_bytes: Option<u64>,
 }
 
@@ -71,6 +73,7 @@ pub(crate) struct CallPage {
     #[schema(max_items = 1000)]
     pub(crate) calls: Vec<Call>,
     /// What to give as `after` for the next page; null after the last one.
+    #[schema(required)]
     pub(crate) next: Option<String>,
 }
 
@@ -86,13 +89,14 @@ pub(crate) struct CallDetail {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Event {
     /// When; null if the record does not tell.
-    #[schema(format = DateTime)]
+    #[schema(required, format = DateTime)]
     pub(crate) at: Option<String>,
     /// What: `begun`, `attempt`, `lease`, `outcome`, or an operator's action.
     pub(crate) what: String,
     /// How it was asked for and what came of it.
     pub(crate) detail: String,
     /// Who did it, if a person did.
+    #[schema(required)]
     pub(crate) actor: Option<String>,
 }
 
@@ -127,6 +131,7 @@ pub(crate) struct Purged {
     #[schema(max_items = 1000)]
     pub(crate) ids: Vec<String>,
     /// What to give as `after` to go on; null when all were looked at.
+    #[schema(required)]
     pub(crate) next: Option<String>,
 }
 
@@ -136,6 +141,7 @@ pub(crate) struct Trail {
     #[schema(max_items = 1000)]
     pub(crate) entries: Vec<Entry>,
     /// What to give as `after` for later entries; null if these are all.
+    #[schema(required)]
     pub(crate) next: Option<u64>,
 }
 
@@ -146,6 +152,7 @@ pub(crate) struct Entry {
     #[schema(format = DateTime)]
     pub(crate) at: String,
     /// The one call that it was done to.
+    #[schema(required)]
     pub(crate) call: Option<String>,
     pub(crate) actor: String,
     pub(crate) action: String,

@@ -13,7 +13,9 @@ use exactly::clock::{Clock as _, Timestamp, WallClock};
 use super::reach::Reach;
 use super::{Refused, ids, show};
 use crate::admin::ask::{Came, FreeQuery, HttpAnswer, ListQuery, Purge, Resolve, ShowQuery, TrailQuery};
-use crate::admin::input::{AttemptNumber, Base64, ClaimName, FilterText, HexBytes, Instant, Limit, Number, Reason};
+use crate::admin::input::{
+    AttemptNumber, Base64, ClaimName, Count, FilterText, HexBytes, Instant, Limit, Number, Reason, Status, Whole,
+};
 use crate::admin::wire::{Call, Phase, Purged};
 
 /// How many ids a purge prints as JSON.
@@ -88,8 +90,8 @@ pub(super) struct ResolveArgs {
     #[arg(long)]
     did_not_happen: bool,
     /// The status of its HTTP answer.
-    #[arg(long, requires = "happened")]
-    status: Option<u16>,
+    #[arg(long, requires = "happened", value_parser = whole::<200, 599>)]
+    status: Option<Status>,
     /// A header of its HTTP answer; can be repeated.
     #[arg(long, value_name = "NAME: VALUE", requires = "status", value_parser = header)]
     header: Vec<(String, String)>,
@@ -158,7 +160,7 @@ pub(super) struct TrailArgs {
     #[arg(long, value_name = "ID")]
     call: Option<String>,
     /// Only entries with a higher number.
-    #[arg(long, value_name = "NUMBER", value_parser = number)]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<0, 9_007_199_254_740_991>)]
     after: Option<Number>,
     /// At most so many, up to 1000.
     #[arg(long, default_value = "100", value_parser = counted::<1000>)]
@@ -362,13 +364,13 @@ fn parsed<T: TryFrom<String, Error = String>>(text: &str) -> Result<T, String> {
     T::try_from(text.to_owned())
 }
 
-fn counted<const MAX: u32>(text: &str) -> Result<crate::admin::input::Count<MAX>, String> {
+fn counted<const MAX: u32>(text: &str) -> Result<Count<MAX>, String> {
     let count: u32 = text.parse().map_err(|_| format!("accepted are 1 to {MAX}"))?;
     count.try_into()
 }
 
-fn number(text: &str) -> Result<Number, String> {
-    let number: u64 = text.parse().map_err(|_| "accepted is a number".to_owned())?;
+fn whole<const MIN: u64, const MAX: u64>(text: &str) -> Result<Whole<MIN, MAX>, String> {
+    let number: u64 = text.parse().map_err(|_| format!("accepted are {MIN} to {MAX}"))?;
     number.try_into()
 }
 

@@ -84,6 +84,7 @@ pub(crate) enum Found {
         id: String,
         outcome_base64: String,
         /// When the key is forgotten; null if never.
+        #[schema(required)]
         expires_in_ms: Option<u64>,
     },
     /// Another attempt holds the lease.
@@ -96,6 +97,7 @@ pub(crate) enum Found {
     Mismatch {
         id: String,
         /// How long the key stays taken; null while that is not decided, or if it is never forgotten.
+        #[schema(required)]
         expires_in_ms: Option<u64>,
     },
     /// An attempt was lost mid-effect, and somebody has to say what came of it.

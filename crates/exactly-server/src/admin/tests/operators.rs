@@ -189,7 +189,7 @@ async fn a_doubt_of_a_worker_takes_the_bytes_that_it_would_have_stored() {
     let id = api.call("mail.welcome", "k-1", Phase::InDoubt).await;
     let path = format!("/v1/calls/{id}/resolve");
     let answer = json!({"outcome": "happened", "answer": {"status": 200}});
-    let problem = api.post(&path, &answer).await.problem(422, "VALIDATION.request");
+    let problem = api.post(&path, &answer).await.problem(409, "CONFLICT.call.kind");
     assert_eq!(problem["field"], "answer");
     let outcome = json!({"outcome": "happened", "outcome_base64": "AP8=", "keep_ms": null});
     api.post(&path, &outcome).await.ok();
@@ -201,7 +201,7 @@ async fn a_doubt_of_a_worker_takes_the_bytes_that_it_would_have_stored() {
     let problem = api
         .post(&format!("/v1/calls/{id}/resolve"), &outcome)
         .await
-        .problem(422, "VALIDATION.request");
+        .problem(409, "CONFLICT.call.kind");
     assert_eq!(problem["field"], "outcome_base64");
     assert_eq!(api.phase(&id).await, Some(Phase::InDoubt));
 }
