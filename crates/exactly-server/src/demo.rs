@@ -19,6 +19,7 @@ use tokio::time::interval;
 use self::storm::Storm;
 use self::upstream::Payments;
 use crate::config::Config;
+use crate::serve::say;
 use crate::store::StoreUrl;
 
 /// What the demonstration needs beside the gateway.
@@ -82,8 +83,8 @@ impl Demo {
         if io::stderr().is_terminal() {
             eprintln!();
         }
-        println!("{}", storm.report(&self.payments));
-        println!("{}", invitation(gateway, admin));
+        say(&storm.report(&self.payments));
+        say(&invitation(gateway, admin));
     }
 }
 

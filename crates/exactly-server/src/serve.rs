@@ -8,7 +8,7 @@ mod token;
 mod workers;
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,8 +73,8 @@ impl Args {
         let store = open(&config).await?;
         let (token, told) = token::find(self.admin_token, &config.store)?;
         let server = Server::bind(&config, &upstream, store).await?;
-        println!("exactly: protecting {upstream} on http://{}", server.listen);
-        println!("exactly: operators on http://{}{told}", server.admin);
+        say(&format!("exactly: protecting {upstream} on http://{}", server.listen));
+        say(&format!("exactly: operators on http://{}{told}", server.admin));
         let (listen, admin) = (server.listen, server.admin);
         if let Some(demo) = demo {
             tokio::spawn(async move { demo.run(listen, admin).await });
@@ -160,6 +160,11 @@ impl Server {
         shutdown.bounded(self.config.timeouts.drain, drained).await;
         Ok(())
     }
+}
+
+/// Says something to whoever started the server. Nobody has to listen: a closed pipe is no reason to stop.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, String> {

@@ -3,6 +3,7 @@
 mod docs;
 mod fault;
 mod faults;
+mod gateway;
 mod outside;
 mod own_service;
 mod process;
