@@ -9,6 +9,7 @@ mod deliver;
 mod failure;
 mod flush;
 mod group;
+mod held;
 mod inspect;
 mod listen;
 mod operate;
@@ -49,7 +50,8 @@ pub use self::tx::PgTransaction;
 /// Without, concurrent steps share statements and commits, and the cost of a call falls as the load rises.
 ///
 /// Keeps up to `flushers + 2` connections open besides the pool's: one for each batch under way, one that sweeps and one
-/// that listens. Up to four more are open while batches wait for keys that transactions hold. They use `LISTEN` and prepared statements, so between the
+/// that listens. One more is open while records are asked for that transactions elsewhere hold, and up to four while batches wait for keys
+/// that transactions are making. They use `LISTEN` and prepared statements, so between the
 /// program and the server there may be a pooler in session mode, but not in transaction mode.
 ///
 /// ```no_run

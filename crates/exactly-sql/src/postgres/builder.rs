@@ -132,6 +132,7 @@ impl PgStoreBuilder {
             schema: Name::option("schema", self.schema)?,
             table: Name::table(self.table)?,
         };
+        place.check()?;
         check_flushers(self.flushers)?;
         let pool = self.source.pool()?;
         let sessions = Sessions::new(pool.clone(), self.accept, self.flushers + IDLE_BESIDE_FLUSHERS);

@@ -3,7 +3,7 @@
 use exactly::{CallId, StoreError, StoreErrorKind};
 use sqlx::PgConnection;
 
-use super::flush::PgFlush;
+use super::flush::{PgFlush, Way};
 use super::listen::notify;
 use super::session::{BATCH_TIMEOUT, within};
 use super::work::Answer;
@@ -21,19 +21,27 @@ pub(super) struct Done {
 }
 
 impl PgFlush {
-    /// Tells the callers, and then those who wait.
+    /// Tells the callers, and then those who wait. Whose record is held waits aside.
     pub(super) async fn deliver(&self, steps: Vec<Step>, done: Done) {
-        let unheard = self.answer(steps, done).await;
+        let held = self.deliver_free(steps, done).await;
+        self.set_aside(held.into_iter().map(|(_, step)| step).collect());
+    }
+
+    /// The same, but returns the steps whose record is held, with their places in the batch.
+    pub(super) async fn deliver_free(&self, steps: Vec<Step>, done: Done) -> Vec<(usize, Step)> {
+        let (unheard, held) = self.answer(steps, done).await;
         if unheard.is_empty() {
-            return;
+            return held;
         }
-        match self.carry_out(&unheard).await {
+        match self.carry_out(&unheard, Way::Quick).await {
             Ok(done) => {
-                let left = self.answer(unheard, done).await;
+                let (left, held) = self.answer(unheard, done).await;
                 self.again.queue(left);
+                self.set_aside(held.into_iter().map(|(_, step)| step).collect());
             }
             Err(error) => self.fail(unheard, error),
         }
+        held
     }
 
     /// Tells every caller of a batch why it failed.
@@ -52,14 +60,18 @@ impl PgFlush {
         self.again.queue(failed.collect());
     }
 
-    /// Returns what gives back the claims that nobody heard of.
-    async fn answer(&self, steps: Vec<Step>, done: Done) -> Vec<Step> {
+    /// Returns what gives back the claims that nobody heard of, and what has no answer yet.
+    async fn answer(&self, steps: Vec<Step>, done: Done) -> (Vec<Step>, Vec<(usize, Step)>) {
         let mut unheard = Vec::new();
-        for (step, answer) in steps.into_iter().zip(done.answers) {
-            unheard.extend(tell(step, answer));
+        let mut held = Vec::new();
+        for (place, (step, answer)) in steps.into_iter().zip(done.answers).enumerate() {
+            match answer {
+                Some(Answer::Held) => held.push((place, step)),
+                answer => unheard.extend(tell(step, answer)),
+            }
         }
         self.wake(&done.settled, &done.waited, done.conn).await;
-        unheard
+        (unheard, held)
     }
 
     async fn wake(&self, settled: &[CallId], waited: &[CallId], mut conn: PgConnection) {
@@ -86,7 +98,7 @@ fn tell(step: Step, answer: Option<Answer>) -> Option<Step> {
             let told = error.told(step.attempted());
             return step.refuse(told);
         }
-        None => {
+        Some(Answer::Held) | None => {
             let context = format!("{}: others kept changing the record", step.attempted());
             return step.refuse(StoreError::new(StoreErrorKind::Unavailable, context));
         }

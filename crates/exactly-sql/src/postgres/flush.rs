@@ -1,7 +1,7 @@
 //! Batches, from the queue to the database.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use exactly::CallId;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::deliver::Done;
 use super::failure::{is_lock_timeout, is_worth_repeating, may_be_one_steps_fault};
+use super::held::{HELD_TIMEOUT, Held};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
 use super::sql::Sql;
 use super::work::Work;
@@ -25,12 +26,17 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// connections; one that restarts takes longer, and callers are better off knowing.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 
-/// How long steps wait for a row that a transaction elsewhere holds. A begin is then told that the store cannot answer,
-/// not that the key is in flight: the record may be its own, from a reply that was lost.
-const HELD_TIMEOUT: Duration = Duration::from_secs(3);
+/// How many keys are waited for at once that transactions elsewhere are making, each on a connection of its own.
+const UNBORN_MAX: usize = 4;
 
-/// How many held records are waited for at once, each on a connection of its own.
-const HELD_MAX: usize = 4;
+/// How a batch is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Most of it in one statement, which waits a little for a record that someone else is about to change.
+    Quick,
+    /// Waits for no record; at the most for a key that someone else is about to make.
+    Careful,
+}
 
 /// Carries out batches on PostgreSQL.
 #[derive(Clone, Debug)]
@@ -40,7 +46,8 @@ pub(super) struct PgFlush {
     pub(super) wakeups: Wakeups,
     pub(super) channel: Arc<str>,
     pub(super) again: Again,
-    held: Arc<Semaphore>,
+    pub(super) held: Arc<Mutex<Held>>,
+    unborn: Arc<Semaphore>,
 }
 
 impl Flush for PgFlush {
@@ -62,19 +69,23 @@ impl PgFlush {
         channel: Arc<str>,
         again: Again,
     ) -> Self {
-        let held = Arc::new(Semaphore::new(HELD_MAX));
         Self {
             sessions,
             sql,
             wakeups,
             channel,
             again,
-            held,
+            held: Arc::default(),
+            unborn: Arc::new(Semaphore::new(UNBORN_MAX)),
         }
     }
 
     async fn flush_fitting(&self, steps: Vec<Step>) {
-        match self.carry_out(&steps).await {
+        let mut ended = self.carry_out(&steps, Way::Quick).await;
+        if ended.as_ref().is_err_and(is_lock_timeout) {
+            ended = self.carry_out(&steps, Way::Careful).await;
+        }
+        match ended {
             Ok(done) => self.deliver(steps, done).await,
             Err(error) if may_be_one_steps_fault(&error) => self.isolate(steps).await,
             Err(error) => self.fail(steps, error),
@@ -82,13 +93,13 @@ impl PgFlush {
     }
 
     /// Carries out the steps of each record for themselves, so that only those fail that are to blame.
-    async fn isolate(&self, steps: Vec<Step>) {
+    pub(super) async fn isolate(&self, steps: Vec<Step>) {
         let mut records: BTreeMap<CallId, Vec<Step>> = BTreeMap::new();
         for step in steps {
             records.entry(*step.id()).or_default().push(step);
         }
         for steps in records.into_values() {
-            match self.carry_out(&steps).await {
+            match self.carry_out(&steps, Way::Careful).await {
                 Ok(done) => self.deliver(steps, done).await,
                 Err(error) if is_lock_timeout(&error) => self.wait_aside(steps, error),
                 Err(error) if may_be_one_steps_fault(&error) => self.isolate_each(steps).await,
@@ -99,29 +110,29 @@ impl PgFlush {
 
     async fn isolate_each(&self, steps: Vec<Step>) {
         for step in steps {
-            match self.carry_out(std::slice::from_ref(&step)).await {
+            match self.carry_out(std::slice::from_ref(&step), Way::Careful).await {
                 Ok(done) => self.deliver(vec![step], done).await,
                 Err(error) => self.fail(vec![step], error),
             }
         }
     }
 
-    /// Waits for a held record beside the queue, so that the next batch need not.
+    /// Waits beside the queue for a key that a transaction elsewhere is making, so that the next batch need not.
     fn wait_aside(&self, steps: Vec<Step>, error: sqlx::Error) {
-        let Ok(place) = Arc::clone(&self.held).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.unborn).try_acquire_owned() else {
             return self.fail(steps, error);
         };
         let flush = self.clone();
         tokio::spawn(async move {
-            flush.wait_for_held(steps).await;
+            flush.wait_for_unborn(steps).await;
             drop(place);
         });
     }
 
-    async fn wait_for_held(&self, steps: Vec<Step>) {
+    async fn wait_for_unborn(&self, steps: Vec<Step>) {
         let deadline = Instant::now() + HELD_TIMEOUT;
         loop {
-            match self.carry_out(&steps).await {
+            match self.carry_out(&steps, Way::Careful).await {
                 Ok(done) => return self.deliver(steps, done).await,
                 Err(error) if is_lock_timeout(&error) && Instant::now() < deadline => {}
                 Err(error) => return self.fail(steps, error),
@@ -130,9 +141,9 @@ impl PgFlush {
     }
 
     /// Commits the steps, again and again while only the connection is to blame: every step can be repeated.
-    pub(super) async fn carry_out(&self, steps: &[Step]) -> Result<Done, sqlx::Error> {
+    pub(super) async fn carry_out(&self, steps: &[Step], way: Way) -> Result<Done, sqlx::Error> {
         for pause in PAUSES {
-            match self.carry_out_once(steps).await {
+            match self.carry_out_once(steps, way).await {
                 Err(error) if is_worth_repeating(&error) => {
                     tracing::debug!(%error, steps = steps.len(), "repeat a batch on a fresh connection");
                     tokio::time::sleep(pause).await;
@@ -140,22 +151,25 @@ impl PgFlush {
                 ended => return ended,
             }
         }
-        self.carry_out_once(steps).await
+        self.carry_out_once(steps, way).await
     }
 
-    async fn carry_out_once(&self, steps: &[Step]) -> Result<Done, sqlx::Error> {
+    async fn carry_out_once(&self, steps: &[Step], way: Way) -> Result<Done, sqlx::Error> {
         let conn = self.sessions.take().await?;
-        let done = self.carry_out_on(conn, steps).await;
+        let done = self.carry_out_on(conn, steps, way).await;
         if let Err(error) = &done {
             self.sessions.failed(error);
         }
         done
     }
 
-    async fn carry_out_on(&self, mut conn: PgConnection, steps: &[Step]) -> Result<Done, sqlx::Error> {
+    async fn carry_out_on(&self, mut conn: PgConnection, steps: &[Step], way: Way) -> Result<Done, sqlx::Error> {
         let mut work = Work::new(steps);
         let missed = within(BATCH_TIMEOUT, async {
-            group::run(&mut conn, &self.sql, &mut work).await?;
+            match way {
+                Way::Quick => group::run(&mut conn, &self.sql, &mut work).await?,
+                Way::Careful => group::look(&mut conn, &self.sql, &mut work).await?,
+            }
             settle::run(&mut conn, &self.sql, &mut work).await?;
             group::mark(&mut conn, &self.sql, &work).await
         })
@@ -173,7 +187,7 @@ impl PgFlush {
 }
 
 /// How many of the steps go into one statement.
-fn fitting(steps: &[Step]) -> usize {
+pub(super) fn fitting(steps: &[Step]) -> usize {
     let mut bytes = 0;
     let fits = |step: &&Step| {
         if let Step::Write {

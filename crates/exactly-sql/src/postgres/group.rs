@@ -52,26 +52,39 @@ pub(super) async fn run(conn: &mut PgConnection, sql: &Sql, work: &mut Work<'_>)
     group.answer(work, &rows)
 }
 
-/// Notes on rows in flight that someone waits for them. Returns those that are in flight no longer.
-pub(super) async fn mark(conn: &mut PgConnection, sql: &Sql, work: &Work<'_>) -> Result<Vec<CallId>, sqlx::Error> {
-    if work.unmarked.is_empty() {
-        return Ok(Vec::new());
+/// Answers what a look is enough for, and leaves the rest unanswered: for batches that must not wait for anybody.
+pub(super) async fn look(conn: &mut PgConnection, sql: &Sql, work: &mut Work<'_>) -> Result<(), sqlx::Error> {
+    let looks = |(index, step): (usize, _)| match step {
+        &Step::Begin { ref call, .. } | &Step::Peek { ref call, .. } => Some((index, call)),
+        Step::Write { .. } | Step::GiveBack { .. } => None,
+    };
+    let group = Group {
+        looks: work.steps.iter().enumerate().filter_map(looks).collect(),
+        ..Group::default()
+    };
+    if group.is_empty() {
+        return Ok(());
     }
+    group.look(conn, sql, work).await
+}
+
+/// Notes on rows in flight that someone waits for them. Returns those that are in flight no longer.
+///
+/// A row that a transaction elsewhere holds is not waited for. Whoever waits for its outcome then finds it by polling.
+pub(super) async fn mark(conn: &mut PgConnection, sql: &Sql, work: &Work<'_>) -> Result<Vec<CallId>, sqlx::Error> {
     let mut ids = work.unmarked.clone();
     ids.sort_unstable();
     ids.dedup();
-    let rows = sql
-        .mark
-        .query()
-        .bind(ids.iter().map(CallId::as_bytes).bind_iter())
-        .fetch_all(conn)
-        .await?;
-    let marked: Vec<CallId> = rows
-        .iter()
-        .map(|row| row.try_get(0).map(CallId::from_bytes))
-        .collect::<Result<_, _>>()?;
-    // Someone else may have marked a row first, and will wake us too. Then asking again is needless, but harmless.
-    ids.retain(|id| !marked.contains(id));
+    // What was marked, or else is in flight all the same: held, or marked by someone who will wake us too.
+    for query in [&sql.mark, &sql.in_flight] {
+        if ids.is_empty() {
+            break;
+        }
+        let rows = query.query().bind(bytes_of(&ids)).fetch_all(&mut *conn).await?;
+        let waited_for = rows.iter().map(|row| row.try_get(0).map(CallId::from_bytes));
+        let waited_for: Vec<CallId> = waited_for.collect::<Result<_, _>>()?;
+        ids.retain(|id| !waited_for.contains(id));
+    }
     Ok(ids)
 }
 
@@ -277,6 +290,11 @@ pub(super) fn bind_begins<'q, 's: 'q>(
         .bind(calls().map(|call| call.scope().principal()).bind_iter())
         .bind(calls().map(|call| call.scope().operation()).bind_iter())
         .bind(calls().map(|call| call.key().as_str()).bind_iter())
+}
+
+/// Ids as a parameter.
+pub(super) fn bytes_of(ids: &[CallId]) -> Vec<&[u8; 32]> {
+    ids.iter().map(CallId::as_bytes).collect()
 }
 
 /// How long to keep an outcome, in milliseconds; none if forever.

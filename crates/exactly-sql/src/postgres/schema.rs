@@ -6,14 +6,14 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 use crate::error::failed;
 use crate::name::{Name, TRAIL, VERSIONS};
 
-/// One script per version, in order; `{table}` and `{trail}` are quoted names. Each can be repeated, so that a script exported for
+/// One script per version, in order; `{table}`, `{trail}` and `{complete}` are quoted names. Each can be repeated, so that a script exported for
 /// people who migrate themselves does no harm when it is run twice.
 ///
 /// No index but the primary key, and room in every page: completing a call then changes no index and stays in its page
 /// (a HOT update), which halves what a call costs. Sweeping walks the heap instead.
 ///
 /// Outcomes are stored as they come: what is large enough to be compressed is often compressed or encrypted already.
-const MIGRATIONS: [&str; 2] = [RECORDS, TRAIL_OF_ALL];
+const MIGRATIONS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 const RECORDS: &str = r"create table if not exists {table} (
     lease_ms bigint not null,
@@ -50,6 +50,13 @@ const TRAIL_OF_ALL: &str = r"create table if not exists {trail} (
 create index if not exists exactly_trail_call on {trail} (call, number) where call is not null;
 ";
 
+/// The function by which a service in any language completes a call in its own transaction. One per table, whose name it
+/// carries, so that it names its table and nothing that a caller says is ever part of a statement.
+const COMPLETE: &str = include_str!("complete.sql");
+
+/// What the function's name has more than the table's.
+const COMPLETES: &str = "_complete";
+
 /// Where a store's records are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -71,6 +78,24 @@ impl Place {
     /// The trail as statements name it.
     pub(super) fn trail(&self) -> String {
         format!("{}.{TRAIL}", self.schema.quoted())
+    }
+
+    /// The function that completes calls, as statements name it.
+    fn complete(&self) -> String {
+        format!("{}.\"{}{COMPLETES}\"", self.schema.quoted(), self.table)
+    }
+
+    /// Refuses a table whose function's name PostgreSQL would cut off: two tables would then share one function.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let most = Name::BYTES_MAX - COMPLETES.len();
+        if self.table.as_str().len() <= most {
+            return Ok(());
+        }
+        let context = format!(
+            "read the table option: {} is longer than {most} letters, which leaves no room for the name of its function",
+            self.table
+        );
+        Err(StoreError::new(StoreErrorKind::Refused, context))
     }
 
     fn versions(&self) -> String {
@@ -95,7 +120,8 @@ impl Place {
         let migrations: String = MIGRATIONS
             .map(|script| {
                 let script = script.replace("{table}", &self.quoted());
-                script.replace("{trail}", &self.trail())
+                let script = script.replace("{trail}", &self.trail());
+                script.replace("{complete}", &self.complete())
             })
             .concat();
         format!(

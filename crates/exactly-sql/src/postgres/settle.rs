@@ -1,4 +1,7 @@
 //! The transaction that can carry out anything: lock the rows, ask the state machine, write what it says.
+//!
+//! It waits for no row. A record that a transaction elsewhere holds, such as one in which a service completes the call
+//! itself, would hold up everybody else's in the same batch; its steps are [set aside](super::held).
 
 use std::collections::BTreeMap;
 
@@ -8,11 +11,19 @@ use exactly::{CallId, Verdict};
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
-use super::group::bind_begins;
+use super::group::{bind_begins, bytes_of};
 use super::row::{PgTime, STATE_DONE, STATE_IN_FLIGHT, StoredRecord, attempt_code, millis_code, on_lost_code};
 use super::sql::Sql;
 use super::work::{Answer, Work, begun, transition};
 use crate::error::Shared;
+
+/// A row that a step is about.
+enum Row {
+    Locked(Locked),
+    Unreadable(Shared),
+    /// Somebody else has locked it.
+    Held,
+}
 
 /// One locked row and what becomes of it.
 struct Locked {
@@ -74,41 +85,45 @@ async fn lock(
     sql: &Sql,
     work: &Work<'_>,
     steps: &[usize],
-) -> Result<BTreeMap<CallId, Result<Locked, Shared>>, sqlx::Error> {
-    let mut ids: Vec<_> = steps.iter().map(|&index| work.steps[index].id()).collect();
+) -> Result<BTreeMap<CallId, Row>, sqlx::Error> {
+    let mut ids: Vec<_> = steps.iter().map(|&index| *work.steps[index].id()).collect();
     ids.sort_unstable();
     ids.dedup();
-    let rows = sql
-        .lock
-        .query()
-        .bind(ids.iter().map(|id| id.as_bytes()).bind_iter())
-        .fetch_all(tx)
-        .await?;
+    let rows = sql.lock.query().bind(bytes_of(&ids)).fetch_all(&mut *tx).await?;
     let mut locked = BTreeMap::new();
     for row in &rows {
         let now = row.try_get::<PgTime, _>(0)?.into();
         let id = CallId::from_bytes(row.try_get(1)?);
-        let record = StoredRecord::read(row, 2)
-            .map(|stored| Locked {
+        let row = match StoredRecord::read(row, 2) {
+            Ok(stored) => Row::Locked(Locked {
                 now,
                 record: Some(stored.record),
                 waited: stored.waited,
                 changed: false,
-            })
-            .map_err(Shared::new);
-        locked.insert(id, record);
+            }),
+            Err(error) => Row::Unreadable(Shared::new(error)),
+        };
+        locked.insert(id, row);
+    }
+    ids.retain(|id| !locked.contains_key(id));
+    if !ids.is_empty() {
+        // What is there and was not locked is held; what is not there is gone.
+        for row in sql.present.query().bind(bytes_of(&ids)).fetch_all(tx).await? {
+            locked.insert(CallId::from_bytes(row.try_get(0)?), Row::Held);
+        }
     }
     Ok(locked)
 }
 
-fn decide(work: &mut Work<'_>, index: usize, locked: &mut BTreeMap<CallId, Result<Locked, Shared>>) {
+fn decide(work: &mut Work<'_>, index: usize, locked: &mut BTreeMap<CallId, Row>) {
     let step = &work.steps[index];
     let answer = match locked.get_mut(step.id()) {
         // There was a row when we began, and it was deleted before we could lock it: begin again.
         None if begun(step).is_some() => return,
         // A look, or a write to a record that is gone: the clock decides nothing about it.
         None => transition(step, None, Timestamp::from_millis(0)).1,
-        Some(Ok(row)) => {
+        Some(Row::Held) => Answer::Held,
+        Some(Row::Locked(row)) => {
             let waited = row.waited;
             let answer = row.step(transition(step, row.record.as_ref(), row.now));
             if step.settles() {
@@ -119,7 +134,7 @@ fn decide(work: &mut Work<'_>, index: usize, locked: &mut BTreeMap<CallId, Resul
             }
             answer
         }
-        Some(Err(error)) => Answer::Failed(error.clone()),
+        Some(Row::Unreadable(error)) => Answer::Failed(error.clone()),
     };
     work.answers[index] = Some(answer);
 }
@@ -145,16 +160,12 @@ impl Locked {
     }
 }
 
-async fn write(
-    tx: &mut PgConnection,
-    sql: &Sql,
-    locked: &BTreeMap<CallId, Result<Locked, Shared>>,
-) -> Result<(), sqlx::Error> {
+async fn write(tx: &mut PgConnection, sql: &Sql, locked: &BTreeMap<CallId, Row>) -> Result<(), sqlx::Error> {
     let changed = || {
-        locked
-            .iter()
-            .filter_map(|(id, row)| Some((id, row.as_ref().ok()?)))
-            .filter(|(_, s)| s.changed)
+        locked.iter().filter_map(|(id, row)| match row {
+            Row::Locked(row) if row.changed => Some((id, row)),
+            _ => None,
+        })
     };
     if changed().next().is_none() {
         return Ok(());

@@ -25,7 +25,9 @@ pub(super) struct Sql {
     pub(super) insert: Text,
     pub(super) lock: Text,
     pub(super) write: Text,
+    pub(super) present: Text,
     pub(super) mark: Text,
+    pub(super) in_flight: Text,
     pub(super) claim: Text,
     pub(super) claim_waiting: Text,
     pub(super) lock_one: Text,
@@ -59,9 +61,14 @@ impl Sql {
             insert: text(insert(&table)),
             lock: text(lock(&table)),
             write: text(write(&table)),
+            present: text(format!("select id from {table} where id = any($1)")),
             mark: text(format!(
-                "update {table} c set waited = true where id = any($1) and state = 0 and not waited returning id"
+                "update {table} c set waited = true
+                 where id = any (array(select id from {table} where id = any($1) and state = 0 and not waited
+                                       order by id for update skip locked))
+                 returning id"
             )),
+            in_flight: text(format!("select id from {table} where id = any($1) and state = 0")),
             claim: text(claim(&table)),
             claim_waiting: text(claim_waiting(&table)),
             lock_one: text(format!(
@@ -83,23 +90,30 @@ const BEGUN: &str = "unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $
                      $8::text[], $9::text[])
          as b (id, fingerprint, token, lease_ms, on_lost, waited, principal, operation, key)";
 
-fn insert_begun(table: &str) -> String {
+/// What is known to be `there` is not even tried to be inserted: that would wait for a transaction that is about to change
+/// it, although what to say about it can be read.
+fn insert_begun(table: &str, there: &str) -> String {
     format!(
         "insert into {table} (lease_ms, lease_until, created_at, attempt, state, on_lost, waited, id, fingerprint,
                 token, principal, operation, key)
          select b.lease_ms, t.now + b.lease_ms * interval '1 millisecond', t.now, 1, 0, b.on_lost, b.waited, b.id,
                 b.fingerprint, b.token, b.principal, b.operation, b.key
          from t, {BEGUN}
+         where b.id not in ({there})
          on conflict (id) do nothing"
     )
 }
 
 /// First begins, completions and looks of many callers at once. The first row says what was written, the others hold
 /// the records that were there before: they are read from the snapshot that the statement started with, so what it
-/// inserts itself is not among them. A record can be both there before and inserted, if it was deleted in between.
+/// inserts itself is not among them.
 fn group(table: &str) -> String {
     format!(
         "with t as materialized (select {NOW} as now),
+         found as materialized (
+             select l.n, c.id, {RECORD}
+             from unnest($14::bytea[]) with ordinality as l (id, n) join {table} c on c.id = l.id
+         ),
          claimed as ({insert} returning id),
          completed as (
              update {table} c
@@ -115,21 +129,25 @@ fn group(table: &str) -> String {
                 null::bytea, null::timestamptz, null::bool
          from t, (select array_agg(n) as completed, array_agg(n) filter (where waited) as waited from completed) f
          union all
-         select l.n, null, null, null, null, {RECORD}
-         from unnest($14::bytea[]) with ordinality as l (id, n) join {table} c on c.id = l.id",
-        insert = insert_begun(table)
+         select c.n, null, null, null, null, {RECORD} from found c",
+        insert = insert_begun(table, "select f.id from found f")
     )
 }
 
 fn insert(table: &str) -> String {
-    format!("with t as materialized (select {NOW} as now) {}", insert_begun(table))
+    let there = format!("select e.id from {table} e where e.id = any($1)");
+    format!(
+        "with t as materialized (select {NOW} as now) {}",
+        insert_begun(table, &there)
+    )
 }
 
-/// The clock is read outside the locking subquery, that is, after each row's lock was got.
+/// The clock is read outside the locking subquery, that is, after each row's lock was got. What someone else holds is left
+/// out: all other callers of the batch would wait for it.
 fn lock(table: &str) -> String {
     format!(
         "select {NOW}, c.id, {RECORD}
-         from (select * from {table} where id = any($1) order by id for update) c"
+         from (select * from {table} where id = any($1) order by id for update skip locked) c"
     )
 }
 

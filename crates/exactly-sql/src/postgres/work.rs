@@ -13,6 +13,8 @@ pub(super) enum Answer {
     Begun(Verdict),
     Peeked(Option<Verdict>),
     Fenced(Fenced),
+    /// A transaction elsewhere holds the record. Nothing was done, and the caller is not told yet.
+    Held,
     /// Only this step failed.
     Failed(Shared),
 }

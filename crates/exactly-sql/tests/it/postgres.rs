@@ -2,6 +2,8 @@
 
 mod batch;
 mod failure;
+mod held;
+mod joined;
 mod server;
 mod sessions;
 mod start;

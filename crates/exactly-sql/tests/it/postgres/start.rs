@@ -180,7 +180,7 @@ async fn a_newer_schema_is_refused() {
         .await;
     for migrate in [true, false] {
         let started = place.builder().migrate(migrate).start().await;
-        assert_refused(started, &["schema version 7", "supports up to 2"]);
+        assert_refused(started, &["schema version 7", "supports up to 3"]);
     }
 }
 
@@ -189,7 +189,7 @@ async fn without_migrations_an_empty_database_is_refused() {
     let place = Place::fresh();
     assert_refused(
         place.builder().migrate(false).start().await,
-        &["version 2", "migrations_sql"],
+        &["version 3", "migrations_sql"],
     );
 }
 
@@ -221,7 +221,7 @@ async fn a_table_of_an_earlier_version_is_brought_forward_with_its_records() {
     place
         .run(&format!("update {schema}.exactly_versions set version = 1"))
         .await;
-    assert_refused(place.builder().migrate(false).start().await, &["version 2"]);
+    assert_refused(place.builder().migrate(false).start().await, &["version 3"]);
     let store = place.open().await;
     assert_eq!(store.get(&claim.id).await.unwrap().unwrap().claim, claim);
     assert!(store.trail(&TrailFilter::default()).await.unwrap().is_empty());
