@@ -25,11 +25,13 @@ const IDLE_COUNT_MAX: usize = 512;
 
 /// Opens lines and keeps those that can be used again. Cheap to clone; clones share their lines.
 #[derive(Clone)]
-pub(super) struct Pool {
+pub(super) struct Pool(Arc<Inner>);
+
+struct Inner {
     upstream: Upstream,
     connect_timeout: Duration,
     // A std mutex, since it is held for a push or a pop only.
-    idle: Arc<Mutex<Vec<Idle>>>,
+    idle: Mutex<Vec<Idle>>,
 }
 
 struct Idle {
@@ -39,19 +41,19 @@ struct Idle {
 
 impl Pool {
     pub(super) fn new(upstream: Upstream, connect_timeout: Duration) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             upstream,
             connect_timeout,
-            idle: Arc::default(),
-        }
+            idle: Mutex::default(),
+        }))
     }
 
     pub(super) fn upstream(&self) -> &Upstream {
-        &self.upstream
+        &self.0.upstream
     }
 
     pub(super) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
+        self.0.connect_timeout
     }
 
     /// Sends a request and waits for the head of its answer. One that could not be written to a used line goes out on a
@@ -66,7 +68,7 @@ impl Pool {
                 Err(failed) => return Err(failed.no_answer),
             }
         }
-        let line = Line::open(&self.upstream, self.connect_timeout).await?;
+        let line = Line::open(&self.0.upstream, self.0.connect_timeout).await?;
         match line.exchange(request).await {
             Ok((response, line)) => Ok(self.answering(response, line)),
             Err(failed) => Err(failed.no_answer),
@@ -117,13 +119,13 @@ impl Pool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool({}, {} idle)", self.upstream, self.idle().len())
+        write!(f, "Pool({}, {} idle)", self.0.upstream, self.idle().len())
     }
 }
 

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,7 +31,10 @@ const EXACTLY_CALL: HeaderName = HeaderName::from_static("exactly-call");
 
 /// Passes requests on to one upstream. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
-pub(super) struct Proxy {
+pub(super) struct Proxy(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     pool: Pool,
     response_timeout: Duration,
 }
@@ -50,33 +54,33 @@ pub(super) struct NoAnswer {
 
 impl Proxy {
     pub(super) fn new(upstream: &Upstream, timeouts: &Timeouts) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             pool: Pool::new(upstream.clone(), timeouts.connect),
             response_timeout: timeouts.response,
-        }
+        }))
     }
 
     /// The same upstream over lines that nobody else has.
     pub(super) fn with_own_lines(&self) -> Self {
-        Self {
-            pool: Pool::new(self.upstream().clone(), self.pool.connect_timeout()),
-            ..self.clone()
-        }
+        Self(Arc::new(Inner {
+            pool: Pool::new(self.upstream().clone(), self.0.pool.connect_timeout()),
+            response_timeout: self.0.response_timeout,
+        }))
     }
 
     pub(super) fn upstream(&self) -> &Upstream {
-        self.pool.upstream()
+        self.0.pool.upstream()
     }
 
     /// Closes what nobody uses.
     pub(super) fn prune(&self) {
-        self.pool.prune();
+        self.0.pool.prune();
     }
 
     /// Sends a request of which only path and content matter, and waits for the head of the answer.
     pub(super) async fn ask(&self, mut request: Request<Body>) -> Result<Response<Answering>, NoAnswer> {
         self.readdress(&mut request);
-        self.within(self.pool.exchange(request)).await
+        self.within(self.0.pool.exchange(request)).await
     }
 
     /// An answer as it goes back.
@@ -87,7 +91,7 @@ impl Proxy {
     {
         forward::strip_hop_by_hop(response.headers_mut());
         *response.version_mut() = Version::HTTP_11;
-        let idle_max = self.response_timeout;
+        let idle_max = self.0.response_timeout;
         response.map(|body| Body::stream(Watched::new(body, idle_max)))
     }
 
@@ -97,7 +101,7 @@ impl Proxy {
         if let Some(upgrade) = upgrade {
             return self.forward_upgrade(upgrade, request).await;
         }
-        match self.within(self.pool.exchange(request)).await {
+        match self.within(self.0.pool.exchange(request)).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 problem::broken(self.upstream(), "it switched protocols unasked", false)
             }
@@ -108,7 +112,7 @@ impl Proxy {
 
     async fn forward_upgrade(&self, upgrade: upgrade::Wanted, mut request: Request<Body>) -> Response<Body> {
         upgrade.ask_for(request.headers_mut());
-        let exchange = line::exchange_alone(self.upstream(), self.pool.connect_timeout(), request);
+        let exchange = line::exchange_alone(self.upstream(), self.0.pool.connect_timeout(), request);
         match self.within(exchange).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => upgrade.join(response),
             Ok(response) => self.pass_back(response),
@@ -117,12 +121,12 @@ impl Proxy {
     }
 
     async fn within<T>(&self, exchange: impl Future<Output = Result<T, NoAnswer>>) -> Result<T, NoAnswer> {
-        match timeout(self.response_timeout, exchange).await {
+        match timeout(self.0.response_timeout, exchange).await {
             Ok(answered) => answered,
             Err(_) => Err(NoAnswer {
                 sent: true,
                 timed_out: true,
-                cause: format!("no answer within {:?}", self.response_timeout),
+                cause: format!("no answer within {:?}", self.0.response_timeout),
             }),
         }
     }
