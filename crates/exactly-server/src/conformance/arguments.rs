@@ -70,7 +70,7 @@ pub(super) struct Check {
     #[arg(long, value_name = "RULE")]
     pub(super) only: Vec<String>,
     /// How long one answer may take, in seconds; longer than duplicates wait.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=600))]
     timeout: u64,
     /// How many rules are tried at the same time.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -97,7 +97,7 @@ pub(super) struct Output {
     #[arg(long, short)]
     pub(super) verbose: bool,
     /// List the rules instead of checking them.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "junit", "verbose"])]
     pub(super) list: bool,
     /// List them as a Markdown table.
     #[arg(long, requires = "list")]

@@ -9,7 +9,7 @@ use crate::conformance::trial::{Trial, fail, told};
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "scope-principal",
-        statement: "The same key from another caller is another operation: he neither sees nor meets the first one.",
+        statement: "The same key from another caller is another operation: it neither sees nor meets the first one.",
         sources: "T P H",
         needs: &[Need::OtherCaller],
         check: |trial| Box::pin(principal(trial)),

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -10,11 +11,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::Body;
 
+/// How many connections are served at the same time; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 4096;
 /// How long a client may take to send the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 /// How long to wait before accepting again, after the system refused.
@@ -59,12 +62,17 @@ where
     F: Future<Output = io::Result<Response<Body>>> + Send + 'static,
 {
     let address = listener.local_addr()?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut stopped = std::pin::pin!(stopped());
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(connection(stream, answer.clone()));
+            accepted = accept(&listener, &places) => match accepted {
+                Ok((stream, place)) => {
+                    let served = connection(stream, answer.clone());
+                    tokio::spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             },
@@ -77,6 +85,13 @@ where
             () = &mut stopped => return Ok(()),
         }
     }
+}
+
+/// The next connection, once there is room for it.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
 }
 
 async fn reopen(address: std::net::SocketAddr) -> io::Result<TcpListener> {

@@ -61,8 +61,12 @@ pub(crate) async fn check(target: SocketAddr, arguments: &[&str]) -> Run {
     all.extend(arguments);
     let output = exactly(&all).await;
     let report = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    let said = String::from_utf8_lossy(&output.stderr);
     Run {
-        code: output.status.code().unwrap(),
+        code: output
+            .status
+            .code()
+            .unwrap_or_else(|| panic!("{}: {said}", output.status)),
         report,
     }
 }

@@ -175,6 +175,9 @@ async fn whatever_cannot_be_checked_is_said_with_code_two() {
     )
     .await;
     refuses(&["--markdown"], "--list").await;
+    refuses(&["--list", "--json"], "cannot be used with").await;
+    refuses(&["--target", "http://127.0.0.1:1", "--timeout", "1"], "3..=600").await;
+    refuses(&["upstream", "--target", "http://127.0.0.1:1"], "--target").await;
     refuses(
         &["--target", "http://127.0.0.1:1"],
         "reach http://127.0.0.1:1: connect: ",
@@ -223,13 +226,13 @@ async fn a_server_that_never_answers_is_given_up() {
         "--target",
         &target,
         "--timeout",
-        "1",
+        "3",
         "--effects-url",
         &effects,
     ];
     let output = exactly(&silent).await;
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(output.stderr).contains("no answer within 1 s"));
+    assert!(text(output.stderr).contains("no answer within 3 s"));
 }
 
 #[tokio::test]
