@@ -49,6 +49,8 @@ pub(crate) async fn exactly(arguments: &[&str]) -> Output {
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) report: Value,
+    /// On standard error.
+    said: String,
 }
 
 /// Checks the server at `target`, many rules at a time.
@@ -61,26 +63,27 @@ pub(crate) async fn check(target: SocketAddr, arguments: &[&str]) -> Run {
     all.extend(arguments);
     let output = exactly(&all).await;
     let report = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8(output.stderr).unwrap();
     Run {
         code: output
             .status
             .code()
             .unwrap_or_else(|| panic!("{}: {said}", output.status)),
         report,
+        said,
     }
 }
 
 impl Run {
     /// The rules with this verdict.
     pub(crate) fn ids(&self, verdict: &str) -> Vec<&str> {
-        let rules = self.report["rules"].as_array().expect("a report");
+        let rules = self.report["rules"].as_array().expect(&self.said);
         let of_verdict = rules.iter().filter(|rule| rule["verdict"] == verdict);
         of_verdict.map(|rule| rule["id"].as_str().unwrap()).collect()
     }
 
     pub(crate) fn rule(&self, id: &str) -> &Value {
-        let rules = self.report["rules"].as_array().expect("a report");
+        let rules = self.report["rules"].as_array().expect(&self.said);
         rules.iter().find(|rule| rule["id"] == id).expect(id)
     }
 
