@@ -90,7 +90,7 @@ pub(super) struct ResolveArgs {
     #[arg(long)]
     did_not_happen: bool,
     /// The status of its HTTP answer.
-    #[arg(long, requires = "happened", value_parser = whole::<200, 599>)]
+    #[arg(long, conflicts_with = "did_not_happen", value_parser = whole::<200, 599>)]
     status: Option<Status>,
     /// A header of its HTTP answer; can be repeated.
     #[arg(long, value_name = "NAME: VALUE", requires = "status", value_parser = header)]
@@ -102,7 +102,7 @@ pub(super) struct ResolveArgs {
     #[arg(long, value_name = "FILE", requires = "status", conflicts_with = "body")]
     body_file: Option<PathBuf>,
     /// The outcome of a call that was not made over HTTP, from a file.
-    #[arg(long, value_name = "FILE", requires = "happened", conflicts_with = "status")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "did_not_happen"])]
     outcome_file: Option<PathBuf>,
     #[command(flatten)]
     deed: DeedArgs,

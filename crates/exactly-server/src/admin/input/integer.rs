@@ -38,7 +38,7 @@ impl Visitor<'_> for Whole {
         if number.fract() != 0.0 || !(0.0..=EXACT_MAX).contains(&number) {
             return Err(refused());
         }
-        format!("{number:.0}").parse().map_err(|_| refused())
+        format!("{:.0}", number.abs()).parse().map_err(|_| refused())
     }
 }
 
