@@ -27,7 +27,6 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         header::PROXY_AUTHENTICATE,
         header::PROXY_AUTHORIZATION,
         header::TE,
-        header::TRAILER,
         header::TRANSFER_ENCODING,
         header::UPGRADE,
         KEEP_ALIVE,
@@ -37,8 +36,23 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether whoever sent these headers can make use of what comes after a body.
+pub(super) fn wants_trailers(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::TE).iter().filter_map(|line| line.to_str().ok());
+    let mut codings = lines.flat_map(|line| line.split(','));
+    codings.any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// Says so to the next server.
+pub(super) fn ask_for_trailers(headers: &mut HeaderMap) {
+    headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+}
+
 /// Adds who asked, and for whom (RFC 7239 and what came before it).
 pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
+    // A listener for both kinds of addresses shows one as the other.
+    let client = client.to_canonical();
     let host = headers.get(header::HOST).cloned();
     let node = match client {
         IpAddr::V4(address) => address.to_string(),

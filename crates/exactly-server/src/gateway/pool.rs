@@ -139,9 +139,13 @@ pub(super) struct Answering {
 
 impl Answering {
     fn give_back_at_end(&mut self) {
-        if self.body.is_end_stream()
-            && let Some(line) = self.line.take()
-        {
+        if self.body.is_end_stream() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(line) = self.line.take() {
             self.pool.put(line);
         }
     }
@@ -160,8 +164,12 @@ impl HttpBody for Answering {
             line.drive(cx);
             frame = Pin::new(&mut self.body).poll_frame(cx);
         }
-        if frame.is_ready() {
-            self.give_back_at_end();
+        match &frame {
+            // The body of an answer in chunks does not know its end before it has come.
+            Poll::Ready(None) => self.give_back(),
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => self.give_back(),
+            Poll::Ready(_) => self.give_back_at_end(),
+            Poll::Pending => {}
         }
         frame
     }

@@ -8,9 +8,10 @@ use crate::config::Upstream;
 /// How soon to try again when an upstream cannot be reached.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// The refusal of a request that no gateway to a fixed upstream can carry out.
+/// The refusal of a request that no gateway to a fixed upstream can carry out, or that it and the upstream could
+/// understand in different ways.
 pub(super) fn unsupported<B>(request: &Request<B>) -> Option<Response<Body>> {
-    (request.method() == Method::CONNECT).then(|| {
+    if request.method() == Method::CONNECT {
         let mut problem = problem(
             StatusCode::METHOD_NOT_ALLOWED,
             "urn:exactly:problem:method-not-allowed",
@@ -18,8 +19,24 @@ pub(super) fn unsupported<B>(request: &Request<B>) -> Option<Response<Body>> {
             "This gateway is no tunnel",
         );
         "CONNECT is not passed on; the upstream is fixed".clone_into(&mut problem.detail);
-        problem.to_response()
-    })
+        return Some(problem.to_response());
+    }
+    if request.headers().get_all(header::HOST).iter().count() > 1 {
+        return Some(ambiguous("it names more than one host"));
+    }
+    let has_path = request.uri().path_and_query().is_some();
+    (!has_path).then(|| ambiguous("its target is a host without a path"))
+}
+
+fn ambiguous(why: &str) -> Response<Body> {
+    let mut problem = problem(
+        StatusCode::BAD_REQUEST,
+        "urn:exactly:problem:request-ambiguous",
+        "VALIDATION.request",
+        "The request can be understood in more than one way",
+    );
+    why.clone_into(&mut problem.detail);
+    problem.to_response()
 }
 
 /// No byte was sent: nothing happened.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use exactly::layer::{Body, BoxError, CallInfo};
-use http::uri::{PathAndQuery, Scheme};
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as HttpBody;
 use tokio::time::timeout;
@@ -96,7 +96,9 @@ impl Proxy {
     }
 
     async fn forward(self, mut request: Request<Body>) -> Response<Body> {
-        let upgrade = upgrade::wanted(&mut request);
+        let is_keyed = request.extensions().get::<CallInfo>().is_some();
+        // A switch of protocols is nothing that a duplicate could be given again.
+        let upgrade = if is_keyed { None } else { upgrade::wanted(&mut request) };
         self.readdress(&mut request);
         if let Some(upgrade) = upgrade {
             return self.forward_upgrade(upgrade, request).await;
@@ -105,7 +107,13 @@ impl Proxy {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 problem::broken(self.upstream(), "it switched protocols unasked", false)
             }
-            Ok(response) => self.pass_back(response),
+            Ok(mut response) => {
+                if is_keyed {
+                    // It is read whole, and replayed without what came after it.
+                    response.headers_mut().remove(header::TRAILER);
+                }
+                self.pass_back(response)
+            }
             Err(no_answer) => no_answer.told(self.upstream()),
         }
     }
@@ -135,22 +143,32 @@ impl Proxy {
     fn readdress(&self, request: &mut Request<Body>) {
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
         let call = request.extensions().get::<CallInfo>().cloned();
-        let (path, host) = (path(request.uri()), host(request.uri()));
-        let mut uri = Uri::builder().scheme(Scheme::HTTP);
-        uri = uri.authority(self.upstream().0.clone()).path_and_query(path);
-        *request.uri_mut() = uri.build().expect("scheme, authority and path make up a URI");
+        let named = request.uri().authority().and_then(host);
+        // Only the path: a proxy is asked with whole URLs, and the upstream is none.
+        *request.uri_mut() = Uri::from(path(request.uri()));
         *request.version_mut() = Version::HTTP_11;
         let headers = request.headers_mut();
-        if let Some(host) = host {
-            headers.entry(header::HOST).or_insert(host);
+        match named {
+            // The target has the last word, and is all that HTTP/2 has.
+            Some(host) => _ = headers.insert(header::HOST, host),
+            // Clients of HTTP/1.0 name none, and what the gateway asks by itself is for the upstream.
+            None => _ = headers.entry(header::HOST).or_insert_with(|| self.own_host()),
         }
+        let wants_trailers = call.is_none() && forward::wants_trailers(headers);
         forward::strip_hop_by_hop(headers);
+        if wants_trailers {
+            forward::ask_for_trailers(headers);
+        }
         // Whoever waits for leave to send a body has got it from the gateway.
         headers.remove(header::EXPECT);
         if let Some(client) = peer {
             forward::add_forwarded(headers, client);
         }
         name_call(headers, call.as_ref());
+    }
+
+    fn own_host(&self) -> HeaderValue {
+        host(&self.upstream().0).expect("an authority is visible ASCII")
     }
 }
 
@@ -159,6 +177,8 @@ fn name_call(headers: &mut HeaderMap, call: Option<&CallInfo>) {
     headers.remove(IDEMPOTENCY_ATTEMPT);
     headers.remove(EXACTLY_CALL);
     let Some(CallInfo { claim, .. }) = call else { return };
+    // Its body was read whole, and without what came after it.
+    headers.remove(header::TRAILER);
     headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(claim.attempt.get()));
     let id = HeaderValue::from_str(&claim.id.to_string()).expect("hex digits are a header");
     headers.insert(EXACTLY_CALL, id);
@@ -170,9 +190,11 @@ fn path(uri: &Uri) -> PathAndQuery {
     path.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
-/// HTTP/2 names the host in its authority.
-fn host(uri: &Uri) -> Option<HeaderValue> {
-    HeaderValue::from_str(uri.authority()?.as_str()).ok()
+/// An authority as a header names it: without the user.
+fn host(authority: &Authority) -> Option<HeaderValue> {
+    let text = authority.as_str();
+    let place = text.rsplit_once('@').map_or(text, |(_, place)| place);
+    HeaderValue::from_str(place).ok()
 }
 
 impl Service<Request<Body>> for Proxy {

@@ -15,11 +15,21 @@ pub(super) struct Wanted {
     client: OnUpgrade,
 }
 
-/// What the client wants to upgrade to, if it does.
+/// What the client wants to upgrade to, if it does and may. Not to another HTTP: what is asked for in it would pass the
+/// gateway unseen.
 pub(super) fn wanted<B>(request: &mut Request<B>) -> Option<Wanted> {
     let protocol = request.headers().get(header::UPGRADE)?.clone();
+    let mut names = protocol.to_str().ok()?.split(',').map(str::trim);
+    if names.any(is_http) || request.headers().get_all(header::UPGRADE).iter().count() > 1 {
+        return None;
+    }
     let client = request.extensions_mut().remove::<OnUpgrade>()?;
     Some(Wanted { protocol, client })
+}
+
+fn is_http(protocol: &str) -> bool {
+    let name = protocol.split('/').next().unwrap_or_default();
+    ["h2c", "h2", "http"].iter().any(|http| name.eq_ignore_ascii_case(http))
 }
 
 impl Wanted {

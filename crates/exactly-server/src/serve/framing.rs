@@ -22,6 +22,8 @@ const POISON: &[u8] = b"\0\0\r\n\r\n";
 pub(super) struct Framed<S> {
     stream: S,
     frame: Frame,
+    /// Whether the last request asked for another protocol, so that an answer may end HTTP.
+    may_switch: bool,
 }
 
 /// Where in a request the stream is.
@@ -52,7 +54,12 @@ enum Chunk {
 /// What a whole head says about the body after it.
 enum Head {
     Partial,
-    Body(Frame, usize),
+    Body {
+        frame: Frame,
+        /// How much of the last piece belongs to the head.
+        taken: usize,
+        may_switch: bool,
+    },
     Ambiguous,
     Unreadable,
 }
@@ -62,13 +69,15 @@ impl<S> Framed<S> {
         Self {
             stream,
             frame: Frame::Head(Vec::new()),
+            may_switch: false,
         }
     }
 }
 
 impl Frame {
-    /// Follows `bytes`. Says how many of them may be passed on, if not all.
-    fn follow(&mut self, bytes: &[u8]) -> Result<(), usize> {
+    /// Follows `bytes`. Says how many of them may be passed on, if not all, and notes whether the last head asked for
+    /// another protocol.
+    fn follow(&mut self, bytes: &[u8], may_switch: &mut bool) -> Result<(), usize> {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
@@ -100,9 +109,14 @@ impl Frame {
                         *self = Self::Refused;
                         return Err(at);
                     }
-                    Head::Body(frame, taken) => {
+                    Head::Body {
+                        frame,
+                        taken,
+                        may_switch: may,
+                    } => {
                         at += taken;
                         *self = frame;
+                        *may_switch = may;
                     }
                 },
             }
@@ -116,6 +130,9 @@ fn head(earlier: &[u8], rest: &[u8]) -> Head {
     let whole;
     let bytes = if earlier.is_empty() {
         rest
+    } else if earlier.len() + rest.len() < HEAD_BYTES_MAX && !has_empty_line(earlier, rest) {
+        // Whoever sends a head byte by byte would otherwise have it read from its start each time.
+        return Head::Partial;
     } else {
         whole = [earlier, rest].concat();
         &whole
@@ -124,12 +141,33 @@ fn head(earlier: &[u8], rest: &[u8]) -> Head {
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(len)) => match body_of(request.headers) {
-            Some(frame) => Head::Body(frame, len - earlier.len()),
+            Some(frame) => Head::Body {
+                frame,
+                taken: len - earlier.len(),
+                may_switch: request
+                    .headers
+                    .iter()
+                    .any(|header| header.name.eq_ignore_ascii_case("upgrade")),
+            },
             None => Head::Ambiguous,
         },
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => Head::Partial,
         Ok(httparse::Status::Partial) | Err(_) => Head::Unreadable,
     }
+}
+
+/// Whether an empty line ends in `rest`.
+fn has_empty_line(earlier: &[u8], rest: &[u8]) -> bool {
+    let before = earlier.iter().skip(earlier.len().saturating_sub(2));
+    let mut since_line_end = None;
+    for byte in before.chain(rest) {
+        since_line_end = match (byte, since_line_end) {
+            (b'\n', Some(())) => return true,
+            (b'\n', None) | (b'\r', Some(())) => Some(()),
+            _ => None,
+        };
+    }
+    false
 }
 
 /// The body that these headers announce; `None` if they can be read in more than one way.
@@ -225,8 +263,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        let Self { frame, .. } = &mut *self;
-        if let Err(passed) = frame.follow(&buf.filled()[before..]) {
+        let Self { frame, may_switch, .. } = &mut *self;
+        if let Err(passed) = frame.follow(&buf.filled()[before..], may_switch) {
             tracing::warn!("request refused: its end can be seen at two places");
             let at = before + passed;
             buf.set_filled(at);
@@ -237,8 +275,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
     }
 }
 
+impl<S> Framed<S> {
+    /// Looks for the answer that ends HTTP, after which bytes mean what the other protocol says.
+    fn follow_answer(&mut self, bytes: &[u8]) {
+        if self.may_switch && bytes.starts_with(b"HTTP/1.1 101 ") {
+            self.frame = Frame::Passed;
+        }
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.follow_answer(bytes);
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -255,6 +303,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.follow_answer(bytes.first().map_or(&[], |first| first));
         Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
     }
 
@@ -275,7 +324,7 @@ mod tests {
             let mut frame = Frame::Head(Vec::new());
             let mut at = 0;
             for bytes in bytes.chunks(piece) {
-                match frame.follow(bytes) {
+                match frame.follow(bytes, &mut false) {
                     Ok(()) => at += bytes.len(),
                     Err(passed) => {
                         at += passed;

@@ -1,10 +1,21 @@
-//! The server, as a process and in its parts.
+//! The server, as a process and in its parts, asked over real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod binary;
 mod calls;
+mod client;
 mod conformance;
 mod doctor;
+mod gateway;
+mod gateway_bodies;
 mod migrate;
+mod server;
 mod servers;
+mod upstream;
+mod wire;
+
+use std::time::Duration;
+
+/// How long anything may take that is certain to come. Far above what it takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
