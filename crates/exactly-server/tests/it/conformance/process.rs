@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-pub(crate) const EXACTLY: &str = env!("CARGO_BIN_EXE_exactly");
+const EXACTLY: &str = env!("CARGO_BIN_EXE_exactly");
 
 /// `exactly conformance upstream`, running.
 pub(crate) struct Upstream {
