@@ -10,19 +10,12 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// Room for what `Forwarded` commonly says.
+const FORWARDED_BYTES: usize = 96;
+
 /// Takes off what belongs to one connection (RFC 9110, section 7.6.1).
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named {
-        headers.remove(name);
-    }
-    for name in [
+    const OF_CONNECTION: [HeaderName; 8] = [
         header::CONNECTION,
         header::PROXY_AUTHENTICATE,
         header::PROXY_AUTHORIZATION,
@@ -31,7 +24,17 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         header::UPGRADE,
         KEEP_ALIVE,
         PROXY_CONNECTION,
-    ] {
+    ];
+    // Most messages have none of them, and looking through the few headers there are costs less than asking for each.
+    let there = headers.keys().filter(|name| OF_CONNECTION.contains(name)).cloned();
+    let named = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok());
+    let stripped: Vec<HeaderName> = there.chain(named).collect();
+    for name in stripped {
         headers.remove(name);
     }
 }
@@ -54,11 +57,14 @@ pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
     // A listener for both kinds of addresses shows one as the other.
     let client = client.to_canonical();
     let host = headers.get(header::HOST).cloned();
-    let node = match client {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("\"[{address}]\""),
-    };
-    let mut forwarded = format!("for={node};proto=http");
+    let address = client.to_string();
+    let mut forwarded = String::with_capacity(FORWARDED_BYTES);
+    forwarded.push_str("for=");
+    match client {
+        IpAddr::V4(_) => forwarded.push_str(&address),
+        IpAddr::V6(_) => forwarded.extend(["\"[", &address, "]\""]),
+    }
+    forwarded.push_str(";proto=http");
     if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok())
         && host
             .bytes()
@@ -67,8 +73,8 @@ pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
         forwarded.push_str(";host=");
         forwarded.push_str(host);
     }
-    append(headers, header::FORWARDED, &forwarded);
-    append(headers, X_FORWARDED_FOR, &client.to_string());
+    append(headers, header::FORWARDED, forwarded);
+    append(headers, X_FORWARDED_FOR, address);
     headers
         .entry(X_FORWARDED_PROTO)
         .or_insert(HeaderValue::from_static("http"));
@@ -77,8 +83,8 @@ pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
     }
 }
 
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
+fn append(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
         headers.append(name, value);
     }
 }

@@ -6,6 +6,7 @@
 //! never reaches it whole.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -137,9 +138,9 @@ fn head(earlier: &[u8], rest: &[u8]) -> Head {
         whole = [earlier, rest].concat();
         &whole
     };
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
+    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(bytes, &mut headers) {
         Ok(httparse::Status::Complete(len)) => match body_of(request.headers) {
             Some(frame) => Head::Body {
                 frame,

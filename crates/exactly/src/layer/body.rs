@@ -1,5 +1,6 @@
 //! The body that goes into a handler and out of the layer.
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -33,6 +34,12 @@ impl Body {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        // What is one already need not be wrapped once more.
+        let mut body = Some(body);
+        if let Some(body) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            return body.take().unwrap_or_default();
+        }
+        let body = body.expect("nobody took it");
         Self(Inner::Stream(body.map_err(Into::into).boxed_unsync()))
     }
 }
