@@ -28,6 +28,7 @@ mod config;
 mod detached;
 mod exchange;
 mod fate;
+mod joined;
 mod member;
 mod policy;
 mod problem;
@@ -57,6 +58,7 @@ pub use self::body::{Body, BoxError};
 use self::config::PrincipalRule;
 pub use self::config::{Builder, ConfigError, ConfigErrors, Principal};
 use self::exchange::Exchange;
+pub use self::joined::{EXACTLY_CALL, EXACTLY_KEEP, EXACTLY_TOKEN};
 pub use self::policy::{Guarantee, IDEMPOTENCY_KEY, KeyRule, Policy, Statuses};
 use self::problem::Render;
 pub use self::problem::{Problem, Renderer};
@@ -72,7 +74,7 @@ use self::transaction::Transactions;
 pub use self::transaction::TxSlot;
 use crate::gate::Gate;
 use crate::once::Once;
-use crate::{CallId, Claim, Fenced, Key, Store, StoreError, telemetry};
+use crate::{CallId, Claim, Fenced, Keep, Key, Store, StoreError, telemetry};
 
 /// Makes the requests of a service safe to repeat. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -96,6 +98,8 @@ pub struct CallInfo {
     /// The claim. Its id is unique to the operation: hand it on to a provider that takes keys of its own. Its token
     /// fences effects elsewhere, and its attempt says whether an earlier one was lost.
     pub claim: Claim,
+    /// On a [`Joined`](Guarantee::Joined) route, how long the upstream's answer is to be kept.
+    pub joined: Option<Keep>,
 }
 
 /// What came of an attempt that was in doubt.
@@ -240,7 +244,7 @@ where
             });
             let answered = match exchange.policy.guarantee {
                 Guarantee::Transactional => Box::pin(exchange.transactional()).await,
-                Guarantee::AtMostOnce | Guarantee::Rerunnable => Box::pin(exchange.leased()).await,
+                Guarantee::AtMostOnce | Guarantee::Rerunnable | Guarantee::Joined => Box::pin(exchange.leased()).await,
             };
             answered.map(expose)
         }

@@ -10,6 +10,7 @@ mod start;
 mod suite;
 mod trail;
 mod transaction;
+mod upstream;
 mod wake;
 
 use std::sync::Arc;

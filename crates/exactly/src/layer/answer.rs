@@ -72,7 +72,14 @@ pub(super) fn decode(policy: &Policy, id: &CallId, mut outcome: Bytes) -> Result
         }
         _ => return Err(Unreadable),
     }
-    decode_plain(outcome).ok_or(Unreadable)
+    let mut stored = decode_plain(outcome).ok_or(Unreadable)?;
+    if let Stored::Whole(response) = &mut stored {
+        // An upstream that stores its answer itself knows nothing of the policy.
+        for name in &policy.withheld_headers {
+            response.headers_mut().remove(name);
+        }
+    }
+    Ok(stored)
 }
 
 fn decode_plain(mut plain: Bytes) -> Option<Stored> {

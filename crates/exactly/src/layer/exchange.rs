@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Request, Response, header, response};
+use http::{Request, Response, StatusCode, header, response};
 use http_body::Body as HttpBody;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
@@ -89,9 +89,13 @@ where
         request.extensions_mut().insert(CallInfo {
             key: call.key().clone(),
             claim: claim.clone(),
+            joined: (policy.guarantee == Guarantee::Joined).then_some(policy.keep),
         });
         let handled = handle(inner, request, policy.answer_max);
         let came = shared.once.hold(&claim, call.lease(), handled).await;
+        if policy.guarantee == Guarantee::Joined {
+            return shared.end_joined(&policy, &call, &claim, came).await;
+        }
         let answer = match came {
             Came::Answer(answer) => answer,
             Came::Failed(error) => {
@@ -180,6 +184,7 @@ where
         request.extensions_mut().insert(CallInfo {
             key: call.key().clone(),
             claim: claim.clone(),
+            joined: None,
         });
         tx.lend(request.extensions_mut());
         let answer = match handle(inner, request, policy.answer_max).await {
@@ -306,7 +311,7 @@ impl Shared {
     /// Ends an attempt of which nobody knows what it did.
     async fn lose(&self, policy: &Policy, call: &Call, claim: &Claim) {
         let lost = match policy.guarantee {
-            Guarantee::Rerunnable => "rerunnable",
+            Guarantee::Rerunnable | Guarantee::Joined => "rerunnable",
             Guarantee::AtMostOnce | Guarantee::Transactional => {
                 telemetry::count(telemetry::IN_DOUBT);
                 "in doubt"
@@ -326,12 +331,16 @@ impl Answer {
         fate(guarantee, self.parts.status)
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        self.parts.status
+    }
+
     /// Whether duplicates get to see it.
     fn is_kept(&self, policy: &Policy) -> bool {
         policy.store_answer && matches!(self.body, Read::Whole(_))
     }
 
-    fn encode(&self, policy: &Policy, id: &CallId) -> Bytes {
+    pub(super) fn encode(&self, policy: &Policy, id: &CallId) -> Bytes {
         let body = match &self.body {
             Read::Whole(bytes) => Some(bytes),
             Read::TooLong(_) => None,
@@ -339,12 +348,12 @@ impl Answer {
         answer::encode(policy, id, self.parts.status, &self.parts.headers, body)
     }
 
-    fn stored(self, policy: &Policy) -> Response<Body> {
+    pub(super) fn stored(self, policy: &Policy) -> Response<Body> {
         telemetry::count(telemetry::CREATED);
         label(self.into_response(), KeyStatus::Stored, Some(policy.keep))
     }
 
-    fn freed(self) -> Response<Body> {
+    pub(super) fn freed(self) -> Response<Body> {
         telemetry::count(telemetry::FREED);
         label(self.into_response(), KeyStatus::Freed, None)
     }

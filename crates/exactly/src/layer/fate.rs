@@ -12,12 +12,14 @@ pub(super) enum Fate {
     Doubt,
 }
 
-/// 408, 425, 429 and 503 say that nothing happened. Beyond that it depends on what was promised: in a transaction a 5xx
-/// was rolled back and a rerunnable effect may be repeated, but otherwise a 500 is an answer like any other, while 502
+/// 408, 425, 429 and 503 say that nothing happened. Beyond that it depends on what was promised: in a transaction, the
+/// upstream's too, a 5xx was rolled back and a rerunnable effect may be repeated, but otherwise a 500 is an answer like any other, while 502
 /// and 504 say that someone further down may have done it.
 pub(super) fn fate(guarantee: Guarantee, status: StatusCode) -> Fate {
     match (status.as_u16(), guarantee) {
-        (408 | 425 | 429 | 503, _) | (500.., Guarantee::Transactional | Guarantee::Rerunnable) => Fate::Free,
+        (408 | 425 | 429 | 503, _) | (500.., Guarantee::Transactional | Guarantee::Rerunnable | Guarantee::Joined) => {
+            Fate::Free
+        }
         (502 | 504, Guarantee::AtMostOnce) => Fate::Doubt,
         _ => Fate::Store,
     }
@@ -60,6 +62,7 @@ mod tests {
             );
             assert_eq!(fate(Guarantee::AtMostOnce, status), at_most_once, "{code} at-most-once");
             assert_eq!(fate(Guarantee::Rerunnable, status), rerunnable, "{code} rerunnable");
+            assert_eq!(fate(Guarantee::Joined, status), transactional, "{code} joined");
         }
     }
 }

@@ -24,6 +24,13 @@ pub enum Guarantee {
     AtMostOnce,
     /// The same claim, but a lost attempt is run again: for effects that may happen twice.
     Rerunnable,
+    /// The same claim, and the upstream completes it in the transaction that makes the effect, with the headers of
+    /// [`CallInfo::join_headers`](super::CallInfo::join_headers) and a function of its database: rolled back or complete,
+    /// never unknown.
+    ///
+    /// That holds only if *every* effect of the route commits together with that completion. An upstream that commits
+    /// without it is taken for one that did nothing, and is run again.
+    Joined,
 }
 
 /// Whether a route wants a key.
@@ -290,7 +297,8 @@ impl Policy {
 
     pub(super) fn on_lost(&self) -> OnLost {
         match self.guarantee {
-            Guarantee::Rerunnable => OnLost::Rerun,
+            // Of a joined call that was lost the next attempt's token fences out what is left.
+            Guarantee::Rerunnable | Guarantee::Joined => OnLost::Rerun,
             Guarantee::AtMostOnce | Guarantee::Transactional => OnLost::Doubt,
         }
     }
@@ -319,6 +327,12 @@ impl Policy {
             "guarantee",
             "transactional".to_owned(),
             "a layer built with IdempotencyLayer::transactional, on a store with transactions",
+        );
+        require(
+            self.guarantee != Guarantee::Joined || (self.sealed_by.is_none() && self.store_answer),
+            "guarantee",
+            "joined".to_owned(),
+            "answers that are neither sealed nor withheld: the upstream stores them, in plain",
         );
         let statuses = [
             self.statuses.key_missing,

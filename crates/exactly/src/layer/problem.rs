@@ -87,7 +87,9 @@ pub(super) enum Refusal<'a> {
     },
     /// The same, and it was undone.
     RolledBack,
-    /// The same, and it may be run again.
+    /// No answer came, and none of what was done can be committed any more.
+    FencedOut,
+    /// The handler failed, and may be run again.
     Rerunnable,
     TransactionWithheld,
 }
@@ -224,6 +226,9 @@ impl Refusal<'_> {
             Self::NoPrincipal => NO_PRINCIPAL.at(StatusCode::UNAUTHORIZED),
             Self::HandlerFailed { id, settle } => HANDLER_FAILED.at(FAILED).about(id, settle),
             Self::RolledBack => ROLLED_BACK.at(FAILED).retry(None),
+            Self::FencedOut => ROLLED_BACK
+                .at(StatusCode::SERVICE_UNAVAILABLE)
+                .retry(Some(RETRY_AFTER_DEFAULT)),
             Self::Rerunnable => RERUNNABLE.at(FAILED).retry(None),
             Self::TransactionWithheld => TRANSACTION_WITHHELD.at(FAILED),
         }

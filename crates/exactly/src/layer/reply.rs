@@ -2,12 +2,14 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use bytes::Bytes;
 use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::Shared;
 use super::answer::{self, Stored};
 use super::body::Body;
+use super::exchange::Answer;
 use super::policy::Policy;
 use super::problem::Refusal;
 use crate::clock::{Clock, WallClock};
@@ -144,20 +146,48 @@ impl Shared {
     }
 
     fn replay(&self, policy: &Policy, call: &Call, replay: Replay) -> Response<Body> {
-        let keep = replay.expires_in.map_or(Keep::Forever, Keep::For);
         telemetry::count(telemetry::CACHE_HIT);
-        let status = match answer::decode(policy, call.id(), replay.outcome) {
-            Ok(Stored::Whole(response)) => {
+        let keep = replay.expires_in.map_or(Keep::Forever, Keep::For);
+        match stored(policy, call, replay.outcome) {
+            Ok(response) => {
                 telemetry::count(telemetry::REPLAYED);
-                return label(response, KeyStatus::Replayed, Some(keep));
+                label(response, KeyStatus::Replayed, Some(keep))
             }
-            Ok(Stored::NotKept(status)) => Some(status),
-            Err(answer::Unreadable) => {
-                let operation = call.scope().operation();
-                tracing::error!(key = %call.key().digest(), operation, "stored answer cannot be read");
-                None
+            Err(status) => self.refuse_keyed(policy, Refusal::ReplayUnavailable { status }, Some(keep)),
+        }
+    }
+
+    /// The answer to the request whose upstream has stored an answer itself. `came` is what the upstream sent, if that
+    /// came through.
+    pub(super) fn stored_by_upstream(
+        &self,
+        policy: &Policy,
+        call: &Call,
+        replay: Replay,
+        came: Option<Answer>,
+    ) -> Response<Body> {
+        telemetry::count(telemetry::CREATED);
+        let keep = replay.expires_in.map_or(Keep::Forever, Keep::For);
+        match (stored(policy, call, replay.outcome), came) {
+            (Ok(response), _) => label(response, KeyStatus::Stored, Some(keep)),
+            // Of an answer that is not kept the first caller has the only copy.
+            (Err(Some(status)), Some(answer)) if answer.status() == status => {
+                label(answer.into_response(), KeyStatus::Stored, Some(keep))
             }
-        };
-        self.refuse_keyed(policy, Refusal::ReplayUnavailable { status }, Some(keep))
+            (Err(status), _) => self.refuse_keyed(policy, Refusal::ReplayUnavailable { status }, Some(keep)),
+        }
+    }
+}
+
+/// The answer that was stored, or at least its status.
+fn stored(policy: &Policy, call: &Call, outcome: Bytes) -> Result<Response<Body>, Option<StatusCode>> {
+    match answer::decode(policy, call.id(), outcome) {
+        Ok(Stored::Whole(response)) => Ok(response),
+        Ok(Stored::NotKept(status)) => Err(Some(status)),
+        Err(answer::Unreadable) => {
+            let operation = call.scope().operation();
+            tracing::error!(key = %call.key().digest(), operation, "stored answer cannot be read");
+            Err(None)
+        }
     }
 }

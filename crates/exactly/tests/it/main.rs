@@ -7,6 +7,7 @@ mod fingerprint;
 mod key;
 mod layer_answers;
 mod layer_failures;
+mod layer_joined;
 mod layer_keys;
 mod layer_reconcile;
 mod layer_routers;
