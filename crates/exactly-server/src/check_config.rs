@@ -17,6 +17,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Ended {
         let config = Config::read(&self.config)?;
+        config.check_store()?;
         println!("{}: good, {} routes", self.config.display(), config.routes.len());
         Ok(ExitCode::SUCCESS)
     }

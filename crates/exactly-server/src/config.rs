@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use exactly::layer::Policy;
+use exactly::{StoreError, StoreErrorKind};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, Uri, header};
 use toml::de::DeTable;
@@ -21,7 +22,7 @@ use toml::de::DeTable;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::table::{Fault, duration};
 use self::table::{Faults, Table};
-use crate::store::{StoreOptions, StoreUrl};
+use crate::store::{Backend, StoreOptions, StoreUrl};
 
 /// What is read without being named.
 const FILE_DEFAULT: &str = "exactly.toml";
@@ -54,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
+    /// Whether the upstream of any route completes its calls in its own transaction.
+    pub(crate) is_joined: bool,
 }
 
 /// The service behind the gateway: a fixed place, never one that a request names.
@@ -117,6 +120,7 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
+            is_joined: false,
         }
     }
 }
@@ -169,6 +173,19 @@ impl Config {
         }
     }
 
+    /// What the chosen store cannot do for the routes.
+    pub(crate) fn check_store(&self) -> Result<(), StoreError> {
+        if self.is_joined && self.store.backend()? != Backend::Postgres {
+            let context = format!(
+                "guarantee = \"joined\" needs the upstream's PostgreSQL database, and store is {}: \
+                 set store = \"postgres://…\", or another guarantee",
+                self.store
+            );
+            return Err(StoreError::new(StoreErrorKind::Refused, context));
+        }
+        Ok(())
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<Fault>> {
         let mut faults = Faults::new(text);
         let (root, errors) = DeTable::parse_recoverable(text);
@@ -213,11 +230,13 @@ impl Config {
             table.finish(faults);
         }
         if let Some(mut table) = root.table("defaults", faults) {
+            config.is_joined |= table.is_text("guarantee", "joined");
             config.default_policy = policy::of_table(&mut table, Policy::playbook(), faults);
             table.finish(faults);
         }
         let defaults = config.default_policy.clone();
         for mut table in root.tables("routes", faults) {
+            config.is_joined |= table.is_text("guarantee", "joined");
             config.routes.extend(Route::of_table(&mut table, &defaults, faults));
             table.finish(faults);
         }
@@ -357,6 +376,23 @@ mod tests {
     }
 
     #[test]
+    fn an_upstream_can_join_only_the_database_that_it_has() {
+        let route = "[[routes]]\nmethod = \"POST\"\npath = \"/x\"\nguarantee = \"joined\"";
+        let of = |store: &str| {
+            Config::parse(&format!("store = \"{store}\"\n{route}"))
+                .unwrap()
+                .check_store()
+        };
+        assert!(of("postgres://db/shop").is_ok());
+        let refused = of("sqlite:exactly.db").unwrap_err().to_string();
+        assert!(
+            refused.contains("needs the upstream's PostgreSQL database"),
+            "{refused}"
+        );
+        assert!(Config::parse("").unwrap().check_store().is_ok());
+    }
+
+    #[test]
     fn an_empty_file_is_the_defaults() {
         let config = Config::parse("").unwrap();
         assert_eq!(config.listen.to_string(), LISTEN_DEFAULT);
@@ -396,7 +432,7 @@ path = "/x"
             (10, "routes[0].keep is \"1 fortnight\", accepted is a number and a unit"),
             (
                 11,
-                "routes[0].guarantee is \"exactly-once\", accepted is \"at-most-once\" or \"rerunnable\"",
+                "routes[0].guarantee is \"exactly-once\", accepted is \"at-most-once\" or \"rerunnable\" or \"joined\"",
             ),
             (12, "a route needs method and path"),
         ];

@@ -68,6 +68,7 @@ impl Args {
                 "no upstream: give --upstream http://HOST:PORT, upstream = \"…\" in exactly.toml, or --demo".into(),
             );
         };
+        config.check_store()?;
         let shutdown = Shutdown::on_signals()?;
         let metrics = PrometheusBuilder::new().install_recorder()?;
         let store = open(&config).await?;

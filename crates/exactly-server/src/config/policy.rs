@@ -40,10 +40,11 @@ fn of_keys(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Po
 }
 
 fn of_guarantee(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
-    // No transaction reaches through a gateway.
+    // No transaction reaches through a gateway, but an upstream can join the record into its own.
     let guarantees = [
         ("at-most-once", Guarantee::AtMostOnce),
         ("rerunnable", Guarantee::Rerunnable),
+        ("joined", Guarantee::Joined),
     ];
     let policy = or(policy, table.word("guarantee", &guarantees, faults), Policy::guarantee);
     let policy = or(policy, table.duration("lease", faults), Policy::lease);

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::layer::{Body, BoxError, CallInfo};
+use exactly::layer::{Body, BoxError, CallInfo, EXACTLY_CALL, EXACTLY_KEEP, EXACTLY_TOKEN};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as HttpBody;
@@ -26,8 +26,6 @@ use crate::config::{Timeouts, Upstream};
 
 /// Which attempt this is, counted from one, on requests that the gateway protects.
 const IDEMPOTENCY_ATTEMPT: HeaderName = HeaderName::from_static("idempotency-attempt");
-/// The call's id, unique to the operation, while two callers may send the same key.
-const EXACTLY_CALL: HeaderName = HeaderName::from_static("exactly-call");
 
 /// Passes requests on to one upstream. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
@@ -174,14 +172,17 @@ impl Proxy {
 
 /// Tells the upstream which call this is. Clients cannot.
 fn name_call(headers: &mut HeaderMap, call: Option<&CallInfo>) {
-    headers.remove(IDEMPOTENCY_ATTEMPT);
-    headers.remove(EXACTLY_CALL);
-    let Some(CallInfo { claim, .. }) = call else { return };
+    for name in [IDEMPOTENCY_ATTEMPT, EXACTLY_CALL, EXACTLY_TOKEN, EXACTLY_KEEP] {
+        headers.remove(name);
+    }
+    let Some(call) = call else { return };
+    let claim = &call.claim;
     // Its body was read whole, and without what came after it.
     headers.remove(header::TRAILER);
     headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(claim.attempt.get()));
     let id = HeaderValue::from_str(&claim.id.to_string()).expect("hex digits are a header");
     headers.insert(EXACTLY_CALL, id);
+    headers.extend(call.join_headers());
 }
 
 /// What is asked for. `OPTIONS *` asks about the server, which for a client is the gateway's root.
