@@ -12,6 +12,7 @@ mod gateway_bodies;
 mod migrate;
 mod server;
 mod servers;
+mod truth;
 mod upstream;
 mod wire;
 
@@ -19,3 +20,5 @@ use std::time::Duration;
 
 /// How long anything may take that is certain to come. Far above what it takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for something that may go wrong to go wrong.
+const SHORT: Duration = Duration::from_millis(100);

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::wire::{Message, Wire};
 
@@ -80,6 +81,19 @@ impl Upstream {
         .await
     }
 
+    /// Answers once `gate` is open.
+    pub(crate) async fn held(gate: &Gate) -> Self {
+        let gate = gate.clone();
+        Self::answering(move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.passed().await;
+                reply(201, &[("x-a", "b")], "done")
+            }
+        })
+        .await
+    }
+
     pub(crate) fn note(&self, request: &Message) {
         self.ledger
             .requests
@@ -120,6 +134,20 @@ impl Upstream {
     /// How many connections there ever were.
     pub(crate) fn connections(&self) -> usize {
         self.ledger.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Holds an upstream back until the test lets it go.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(CancellationToken);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.cancel();
+    }
+
+    pub(crate) async fn passed(&self) {
+        self.0.cancelled().await;
     }
 }
 
