@@ -62,7 +62,10 @@ impl Authorize {
             question.extensions_mut().insert(*peer);
         }
         match self.proxy.ask(question).await {
-            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) if answer.status().is_success() => {
+                self.proxy.let_go(answer);
+                Ok(())
+            }
             Ok(answer) if matches!(answer.status().as_u16(), 401 | 403) => Err(self.proxy.pass_back(answer)),
             Ok(answer) => Err(problem::unreached(
                 self.proxy.upstream(),

@@ -16,6 +16,7 @@ use exactly::layer::{Body, BoxError, CallInfo, EXACTLY_CALL, EXACTLY_KEEP, EXACT
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as HttpBody;
+use http_body_util::{BodyExt as _, Limited};
 use tokio::time::timeout;
 use tower_service::Service;
 
@@ -26,6 +27,9 @@ use crate::config::{Timeouts, Upstream};
 
 /// Which attempt this is, counted from one, on requests that the gateway protects.
 const IDEMPOTENCY_ATTEMPT: HeaderName = HeaderName::from_static("idempotency-attempt");
+
+/// The longest body that is read in order to keep a connection; a new one is cheaper than a longer one.
+const LET_GO_MAX: usize = 64 * 1024;
 
 /// Passes requests on to one upstream. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
@@ -93,6 +97,15 @@ impl Proxy {
         response.map(|body| Body::stream(Watched::new(body, idle_max)))
     }
 
+    /// Reads an answer of which only the head matters, so that its connection can be used again.
+    pub(super) fn let_go(&self, response: Response<Answering>) {
+        if response.body().is_end_stream() {
+            return;
+        }
+        let body = Limited::new(self.pass_back(response).into_body(), LET_GO_MAX);
+        tokio::spawn(async move { body.collect().await.map(drop) });
+    }
+
     async fn forward(self, mut request: Request<Body>) -> Response<Body> {
         let is_keyed = request.extensions().get::<CallInfo>().is_some();
         // A switch of protocols is nothing that a duplicate could be given again.
@@ -146,16 +159,16 @@ impl Proxy {
         *request.uri_mut() = Uri::from(path(request.uri()));
         *request.version_mut() = Version::HTTP_11;
         let headers = request.headers_mut();
+        let wants_trailers = call.is_none() && forward::wants_trailers(headers);
+        forward::strip_hop_by_hop(headers);
+        if wants_trailers {
+            forward::ask_for_trailers(headers);
+        }
         match named {
             // The target has the last word, and is all that HTTP/2 has.
             Some(host) => _ = headers.insert(header::HOST, host),
             // Clients of HTTP/1.0 name none, and what the gateway asks by itself is for the upstream.
             None => _ = headers.entry(header::HOST).or_insert_with(|| self.own_host()),
-        }
-        let wants_trailers = call.is_none() && forward::wants_trailers(headers);
-        forward::strip_hop_by_hop(headers);
-        if wants_trailers {
-            forward::ask_for_trailers(headers);
         }
         // Whoever waits for leave to send a body has got it from the gateway.
         headers.remove(header::EXPECT);

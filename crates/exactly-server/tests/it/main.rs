@@ -10,6 +10,7 @@ mod doctor;
 mod gateway;
 mod gateway_bodies;
 mod migrate;
+mod gateway_policy;
 mod server;
 mod servers;
 mod truth;
