@@ -98,6 +98,7 @@ fn show(line: &str) {
 }
 
 fn invitation(gateway: SocketAddr, admin: SocketAddr) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "exactly".to_owned());
     format!(
         "still serving; send this twice, and see one payment:
 
@@ -109,7 +110,7 @@ the operators' side, with the token from above:
 
   export EXACTLY_ADMIN_TOKEN=…
   curl 'http://{admin}/v1/calls?limit=3' -H \"authorization: Bearer $EXACTLY_ADMIN_TOKEN\"
-  exactly calls list --admin http://{admin}
+  {program} calls list --admin http://{admin}
 
 stop with Ctrl-C"
     )
