@@ -1,7 +1,6 @@
 //! What the server is told: by a file, by flags, by the environment.
 //!
-//! Everything that is wrong is told at once, each with file, line, key, value and what is accepted. Only this module reads
-//! the environment.
+//! Everything that is wrong is told at once, each with file, line, key, value and what is accepted.
 
 mod policy;
 mod probe;

@@ -63,9 +63,13 @@ impl Args {
     pub(crate) async fn run(self) -> Ended {
         let mut checks = Vec::new();
         let mut url = self.store.store.clone();
+        let mut accept = self.store.accept.clone();
         if let Some(path) = &self.config {
-            match Config::read(path) {
+            let config = Config::read(path).map_err(|error| error.to_string());
+            let fits = |config: Config| config.check_store().map(|()| config).map_err(|error| error.to_string());
+            match config.and_then(fits) {
                 Ok(config) => {
+                    accept.extend(&config.store_options.accept);
                     let found = format!("{}: good, {} routes", path.display(), config.routes.len());
                     checks.push(Check::ok("configuration", found));
                     url = url.or(Some(config.store));
@@ -81,7 +85,7 @@ impl Args {
             return Ok(ExitCode::from(2));
         }
         if let Some(url) = url {
-            checks.extend(store::check(&url, &self.store.accept).await);
+            checks.extend(store::check(&url, &accept).await);
         }
         if let Some(admin) = &self.admin {
             match Client::new(admin, self.token.clone(), None) {

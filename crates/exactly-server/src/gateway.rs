@@ -25,6 +25,7 @@ use tower_service::Service as _;
 use self::authorize::Authorize;
 use self::idle::Watched;
 pub(crate) use self::proxy::Peer;
+pub(crate) use self::upgrade::Place;
 use self::proxy::Proxy;
 use crate::config::{Config, Route, Upstream};
 

@@ -61,7 +61,7 @@ impl Args {
         if self.demo {
             let has_store = self.store.store.is_some();
             let (started, of_demo) = Demo::start(&config, has_store).await?;
-            (demo, config) = (Some(started), of_demo);
+            (demo, config) = (Some(Arc::new(started)), of_demo);
         }
         let Some(upstream) = config.upstream.clone() else {
             return Err(
@@ -72,12 +72,14 @@ impl Args {
         let shutdown = Shutdown::on_signals()?;
         let metrics = PrometheusBuilder::new().install_recorder()?;
         let store = open(&config).await?;
-        let (token, told) = token::find(self.admin_token, &config.store)?;
         let server = Server::bind(&config, &upstream, store).await?;
+        // Last, since a new token is shown once.
+        let (token, told) = token::find(self.admin_token, &config.store)?;
         say(&format!("exactly: protecting {upstream} on http://{}", server.listen));
         say(&format!("exactly: operators on http://{}{told}", server.admin));
         let (listen, admin) = (server.listen, server.admin);
-        if let Some(demo) = demo {
+        // Kept to the end: the demonstration's records are in its folder.
+        if let Some(demo) = demo.clone() {
             tokio::spawn(async move { demo.run(listen, admin).await });
         }
         server.run(token, metrics, shutdown).await?;
@@ -88,6 +90,7 @@ impl Args {
     fn configured(&self) -> Result<Config, Box<dyn Error + Send + Sync>> {
         let mut config = match &self.config {
             Some(path) => Config::read(path)?,
+            None if self.demo => Config::default(),
             None => Config::read_default()?,
         };
         config.listen = self.listen.unwrap_or(config.listen);

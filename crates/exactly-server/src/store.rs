@@ -211,6 +211,11 @@ impl fmt::Display for StoreUrl {
     /// Without user, password and parameters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.0.split(['?', '#']).next().unwrap_or_default();
+        // A password may have such a character too.
+        if self.0[shown.len()..].contains('@') && !matches!(self.backend(), Ok(Backend::Sqlite)) {
+            let scheme = shown.split(':').next().unwrap_or_default();
+            return write!(f, "{scheme}://…");
+        }
         match (shown.split_once("://"), self.backend()) {
             (_, Ok(Backend::Sqlite)) => f.write_str(shown),
             (Some((scheme, rest)), Ok(_)) => {
@@ -306,6 +311,7 @@ mod tests {
                 "postgres://db:5432/shop",
             ),
             ("rediss://:hunter2@cache/1", "rediss://cache/1"),
+            ("postgres://ada:hun?ter2@db/x", "postgres://…"),
         ] {
             assert_eq!(StoreUrl::new(url).to_string(), shown);
         }

@@ -71,8 +71,10 @@ impl ReachArgs {
                     .map(Config::read)
                     .transpose()
                     .map_err(Refused::failed)?;
-                let store = url.open_existing(&self.store.accept).await.map_err(Refused::failed)?;
-                let settle = settle::by_config(&store, &config.unwrap_or_default()).map_err(Refused::failed)?;
+                let config = config.unwrap_or_default();
+                let accept = [&self.store.accept[..], &config.store_options.accept].concat();
+                let store = url.open_existing(&accept).await.map_err(Refused::failed)?;
+                let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
                 let desk = Desk::new(store, settle);
                 Ok(Reach::Store(Box::new(Straight { desk, actor })))
             }

@@ -1,6 +1,8 @@
 //! Where to ask what came of a call.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use exactly::{CallId, Key};
 use http::uri::PathAndQuery;
@@ -10,10 +12,15 @@ use super::table::{Faults, Table};
 
 const ACCEPTED: &str = "a path with {call} or {key} in it, such as \"/refunds/by-call/{call}\"";
 
+const AFTER_DEFAULT: Duration = Duration::from_secs(2);
+const AFTER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
+
 /// A GET that the upstream answers with what it did for a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     template: String,
+    /// How long after an attempt was lost an upstream that knows nothing of it is believed.
+    pub(crate) after: Duration,
     /// Sent along, for instance the credentials of an operator.
     pub(crate) headers: HeaderMap,
 }
@@ -24,12 +31,9 @@ impl Probe {
         let template = table.read("reconcile", ACCEPTED, faults, |value| {
             let text = value.as_str()?;
             let is_path = text.starts_with('/') && (text.contains("{call}") || text.contains("{key}"));
-            let probe = Self {
-                template: text.to_owned(),
-                headers: HeaderMap::new(),
-            };
-            (is_path && probe.fill("k", "c").parse::<PathAndQuery>().is_ok()).then_some(probe.template)
+            (is_path && fill(text, "k", "c").parse::<PathAndQuery>().is_ok()).then(|| text.to_owned())
         });
+        let after = table.duration("reconcile_after", &AFTER, faults).unwrap_or(AFTER_DEFAULT);
         let mut headers = HeaderMap::new();
         if let Some(mut named) = table.table("reconcile_headers", faults) {
             for (name, value) in named.texts(faults) {
@@ -47,19 +51,20 @@ impl Probe {
         }
         Some(Self {
             template: template?,
+            after,
             headers,
         })
     }
 
     /// The path to ask.
     pub(crate) fn path(&self, key: &Key, call: &CallId) -> String {
-        self.fill(&escape(key.as_str()), &call.to_string())
+        fill(&self.template, &escape(key.as_str()), &call.to_string())
     }
+}
 
-    fn fill(&self, key: &str, call: &str) -> String {
-        // The key last: what a client chose is never looked at again.
-        self.template.replace("{call}", call).replace("{key}", key)
-    }
+fn fill(template: &str, key: &str, call: &str) -> String {
+    // The key last: what a client chose is never looked at again.
+    template.replace("{call}", call).replace("{key}", key)
 }
 
 /// Escapes everything that could mean something in a path or a query.
@@ -84,6 +89,7 @@ mod tests {
     fn a_key_cannot_lead_the_probe_elsewhere() {
         let probe = Probe {
             template: "/by-key/{key}?call={call}".to_owned(),
+            after: AFTER_DEFAULT,
             headers: HeaderMap::new(),
         };
         let key = Key::new("../a?b=/{call}&é").unwrap();

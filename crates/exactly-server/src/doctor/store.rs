@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use exactly::clock::{Clock as _, Timestamp, WallClock};
 use exactly::store::{Filter, Phase, TrailFilter};
-use exactly::{Call, Fenced, Fingerprint, Key, Operate, Scope, StoreError, StoreErrorKind, Token, Verdict};
+use exactly::{Call, Fenced, Fingerprint, Key, OnLost, Operate, Scope, StoreError, StoreErrorKind, Token, Verdict};
 
 use super::Check;
 use crate::admin::desk::asked;
@@ -121,6 +121,9 @@ fn judged(there: Timestamp, before: Timestamp, after: Timestamp, backend: Backen
     )
 }
 
+/// How long a probe that was cut short is there.
+const PROBE_LEASE: Duration = Duration::from_secs(5);
+
 /// Claims a key of its own and gives it back.
 async fn writable(store: &dyn Operate) -> Check {
     const FIX: &str = "see what it says; a store that cannot be written to turns every request away";
@@ -128,7 +131,9 @@ async fn writable(store: &dyn Operate) -> Check {
     let Ok(key) = Key::new(key) else {
         return Check::fail("write", "a probe has no key", FIX);
     };
-    let call = Call::new(Scope::global("exactly.doctor"), key, Fingerprint::of("probe"));
+    let call = Call::new(Scope::global("exactly.doctor"), key, Fingerprint::of("probe"))
+        .with_on_lost(OnLost::Rerun)
+        .with_lease(PROBE_LEASE);
     match asked("begin a probe", store.begin(&call)).await {
         Ok(Verdict::Run(claim)) => match asked("give a probe back", store.abandon(&claim)).await {
             Ok(Fenced::Applied) => Check::ok("write", "a probe was claimed and given back"),

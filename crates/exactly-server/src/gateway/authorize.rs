@@ -55,7 +55,9 @@ impl Authorize {
             HeaderValue::from_str(request.method().as_str()).expect("a method is a token"),
         );
         let asked_for = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-        if let Ok(uri) = HeaderValue::from_str(asked_for) {
+        // What a client says under this name never gets through.
+        headers.remove(X_ORIGINAL_URI);
+        if let Ok(uri) = HeaderValue::from_bytes(asked_for.as_bytes()) {
             headers.insert(X_ORIGINAL_URI, uri);
         }
         if let Some(peer) = request.extensions().get::<super::Peer>() {

@@ -68,10 +68,10 @@ pub(super) fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) {
     if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok())
         && host
             .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
     {
-        forwarded.push_str(";host=");
-        forwarded.push_str(host);
+        // A port is no part of a bare word.
+        forwarded.extend([";host=\"", host, "\""]);
     }
     append(headers, header::FORWARDED, forwarded);
     append(headers, X_FORWARDED_FOR, address);
@@ -119,7 +119,7 @@ mod tests {
     fn the_upstream_learns_who_asked() {
         let mut message = headers(&[("host", "shop.example"), ("x-forwarded-for", "203.0.113.9")]);
         add_forwarded(&mut message, "198.51.100.7".parse().unwrap());
-        assert_eq!(message["forwarded"], "for=198.51.100.7;proto=http;host=shop.example");
+        assert_eq!(message["forwarded"], "for=198.51.100.7;proto=http;host=\"shop.example\"");
         let hops: Vec<_> = message.get_all("x-forwarded-for").iter().collect();
         assert_eq!(hops, ["203.0.113.9", "198.51.100.7"]);
         assert_eq!(message["x-forwarded-host"], "shop.example");

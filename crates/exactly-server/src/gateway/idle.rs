@@ -1,11 +1,14 @@
 //! Bodies that must keep coming.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::layer::BoxError;
+use exactly::layer::{self, BoxError};
+use http::Request;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -25,6 +28,55 @@ impl<B> Watched<B> {
             idle_max,
             alarm: None,
         }
+    }
+}
+
+/// How many pieces of a request's body went out.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(Option<Arc<AtomicU64>>);
+
+/// A body whose pieces are counted.
+struct Counted<B> {
+    body: B,
+    pieces: Arc<AtomicU64>,
+}
+
+impl Pieces {
+    /// Counts the pieces of `request`, if it has more than it has shown.
+    pub(super) fn of(request: &mut Request<layer::Body>) -> Self {
+        if request.body().size_hint().exact().is_some_and(|left| left == 0) || request.body().is_end_stream() {
+            return Self::default();
+        }
+        let pieces = Arc::new(AtomicU64::new(0));
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = layer::Body::stream(Counted {
+            body,
+            pieces: Arc::clone(&pieces),
+        });
+        Self(Some(pieces))
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, |pieces| pieces.load(Ordering::Relaxed))
+    }
+}
+
+impl<B: Body + Unpin> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.pieces.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -58,8 +59,15 @@ impl Pool {
 
     /// Sends a request and waits for the head of its answer. One that could not be written to a used line goes out on a
     /// fresh one; nothing that was written is ever sent again.
-    pub(super) async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Answering>, NoAnswer> {
+    ///
+    /// `begun` is set before anything can have been written, for whoever stops waiting.
+    pub(super) async fn exchange(
+        &self,
+        mut request: Request<Body>,
+        begun: &AtomicBool,
+    ) -> Result<Response<Answering>, NoAnswer> {
         while let Some(line) = self.take() {
+            begun.store(true, Ordering::Relaxed);
             match line.exchange(request).await {
                 Ok((response, line)) => return Ok(self.answering(response, line)),
                 Err(Failed {
@@ -68,7 +76,9 @@ impl Pool {
                 Err(failed) => return Err(failed.no_answer),
             }
         }
+        begun.store(false, Ordering::Relaxed);
         let line = Line::open(&self.0.upstream, self.0.connect_timeout).await?;
+        begun.store(true, Ordering::Relaxed);
         match line.exchange(request).await {
             Ok((response, line)) => Ok(self.answering(response, line)),
             Err(failed) => Err(failed.no_answer),

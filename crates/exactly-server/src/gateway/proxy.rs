@@ -6,8 +6,9 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use http_body_util::{BodyExt as _, Limited};
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::idle::Watched;
+use super::idle::{Pieces, Watched};
 use super::pool::{Answering, Pool};
 use super::{forward, line, problem, upgrade};
 use crate::config::{Timeouts, Upstream};
@@ -82,7 +83,15 @@ impl Proxy {
     /// Sends a request of which only path and content matter, and waits for the head of the answer.
     pub(super) async fn ask(&self, mut request: Request<Body>) -> Result<Response<Answering>, NoAnswer> {
         self.readdress(&mut request);
-        self.within(self.0.pool.exchange(request)).await
+        self.exchange(request).await
+    }
+
+    /// Sends a request and waits for the head of its answer, but not for long after the last piece of it was sent.
+    async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Answering>, NoAnswer> {
+        let begun = AtomicBool::new(false);
+        let pieces = Pieces::of(&mut request);
+        let exchange = self.0.pool.exchange(request, &begun);
+        self.within(&begun, pieces, exchange).await
     }
 
     /// An answer as it goes back.
@@ -114,7 +123,7 @@ impl Proxy {
         if let Some(upgrade) = upgrade {
             return self.forward_upgrade(upgrade, request).await;
         }
-        match self.within(self.0.pool.exchange(request)).await {
+        match self.exchange(request).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 problem::broken(self.upstream(), "it switched protocols unasked", false)
             }
@@ -131,22 +140,36 @@ impl Proxy {
 
     async fn forward_upgrade(&self, upgrade: upgrade::Wanted, mut request: Request<Body>) -> Response<Body> {
         upgrade.ask_for(request.headers_mut());
+        let begun = AtomicBool::new(true);
         let exchange = line::exchange_alone(self.upstream(), self.0.pool.connect_timeout(), request);
-        match self.within(exchange).await {
+        match self.within(&begun, Pieces::default(), exchange).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => upgrade.join(response),
             Ok(response) => self.pass_back(response),
             Err(no_answer) => no_answer.told(self.upstream()),
         }
     }
 
-    async fn within<T>(&self, exchange: impl Future<Output = Result<T, NoAnswer>>) -> Result<T, NoAnswer> {
-        match timeout(self.0.response_timeout, exchange).await {
-            Ok(answered) => answered,
-            Err(_) => Err(NoAnswer {
-                sent: true,
-                timed_out: true,
-                cause: format!("no answer within {:?}", self.0.response_timeout),
-            }),
+    async fn within<T>(
+        &self,
+        begun: &AtomicBool,
+        pieces: Pieces,
+        exchange: impl Future<Output = Result<T, NoAnswer>>,
+    ) -> Result<T, NoAnswer> {
+        let mut exchange = pin!(exchange);
+        let mut sent = 0;
+        loop {
+            if let Ok(answered) = timeout(self.0.response_timeout, exchange.as_mut()).await {
+                return answered;
+            }
+            // A long upload is no silence.
+            if pieces.count() == sent {
+                return Err(NoAnswer {
+                    sent: begun.load(Ordering::Relaxed),
+                    timed_out: true,
+                    cause: format!("no answer within {:?}", self.0.response_timeout),
+                });
+            }
+            sent = pieces.count();
         }
     }
 

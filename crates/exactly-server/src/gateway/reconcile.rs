@@ -1,6 +1,7 @@
 //! Asking the upstream what it did for a call that is in doubt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use exactly::Operate;
@@ -22,10 +23,22 @@ pub(super) fn asking(policy: Policy, probe: Probe, proxy: Proxy, store: Arc<dyn 
         let (probe, proxy, store) = (Arc::clone(&probe), proxy.clone(), Arc::clone(&store));
         Box::pin(async move {
             let settlement = ask(&probe, &proxy, &doubt).await?;
+            if matches!(settlement, Settlement::DidNotHappen) && !is_old(&*store, &doubt, probe.after).await {
+                return None;
+            }
             note(&*store, &doubt, &settlement).await;
             Some(settlement)
         })
     })
+}
+
+/// Whether the attempt was lost long enough ago for "I know nothing of it" to mean that it did not happen: what was sent may
+/// lie in a queue for a while before anyone reads it.
+async fn is_old(store: &dyn Operate, doubt: &Doubt, after: Duration) -> bool {
+    let (Ok(Some(view)), Ok(now)) = (store.get(&doubt.claim.id).await, store.now().await) else {
+        return false;
+    };
+    view.until.is_some_and(|lost_at| now.since(lost_at) >= after)
 }
 
 /// 2xx: it happened, and this is the answer. 404: it did not happen. Anything else: still unknown.
@@ -65,8 +78,8 @@ async fn ask(probe: &Probe, proxy: &Proxy, doubt: &Doubt) -> Option<Settlement> 
 /// out is true without it.
 async fn note(store: &dyn Operate, doubt: &Doubt, settlement: &Settlement) {
     let detail = match settlement {
-        Settlement::Happened(answer) => format!("upstream answered {}: it happened", answer.status()),
-        Settlement::DidNotHappen => "upstream answered 404: it did not happen".to_owned(),
+        Settlement::Happened(answer) => format!("asked; the upstream answered {}: it happened", answer.status()),
+        Settlement::DidNotHappen => "asked; the upstream answered 404: it did not happen".to_owned(),
     };
     let note = Note {
         call: Some(doubt.claim.id),

@@ -1,11 +1,14 @@
 //! Connections that stop speaking HTTP.
 
+use std::sync::Arc;
+
 use exactly::layer::Body;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::forward;
 
@@ -13,7 +16,13 @@ use super::forward;
 pub(super) struct Wanted {
     protocol: HeaderValue,
     client: OnUpgrade,
+    /// Taken for as long as bytes pass.
+    place: Option<Place>,
 }
+
+/// A place among the clients that may be connected. Clones are the same place.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(#[expect(dead_code, reason = "held, not looked at")] pub(crate) Arc<OwnedSemaphorePermit>);
 
 /// What the client wants to upgrade to, if it does and may. Not to another HTTP: what is asked for in it would pass the
 /// gateway unseen.
@@ -24,7 +33,12 @@ pub(super) fn wanted<B>(request: &mut Request<B>) -> Option<Wanted> {
         return None;
     }
     let client = request.extensions_mut().remove::<OnUpgrade>()?;
-    Some(Wanted { protocol, client })
+    let place = request.extensions_mut().remove::<Place>();
+    Some(Wanted {
+        protocol,
+        client,
+        place,
+    })
 }
 
 fn is_http(protocol: &str) -> bool {
@@ -48,6 +62,7 @@ impl Wanted {
             };
             // An error is one side going away, which ends it for both.
             let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(upstream)).await;
+            drop(self.place);
         });
         let protocol = response.headers().get(header::UPGRADE).cloned();
         forward::strip_hop_by_hop(response.headers_mut());

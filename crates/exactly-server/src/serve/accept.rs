@@ -24,10 +24,10 @@ use tokio_util::task::TaskTracker;
 use super::framing::Framed;
 use super::shutdown::Shutdown;
 use crate::config::Config;
-use crate::gateway::Peer;
+use crate::gateway::{Peer, Place};
 
 /// The longest head of a request.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How many requests one HTTP/2 connection carries at a time.
 const STREAMS_MAX: u32 = 200;
 /// The pause after the system refused a connection, usually because there are too many files open.
@@ -44,6 +44,12 @@ pub(super) struct Acceptor {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     head_timeout: Duration,
+}
+
+/// Who is connected, and the place that it takes.
+struct Client {
+    address: SocketAddr,
+    place: Place,
 }
 
 impl Acceptor {
@@ -91,11 +97,11 @@ impl Acceptor {
             };
             match accepted {
                 Ok((stream, peer, place)) => {
-                    let serve = self.connection(stream, peer, answer.clone(), shutdown.clone());
-                    connections.spawn(async move {
-                        serve.await;
-                        drop(place);
-                    });
+                    let client = Client {
+                        address: peer,
+                        place: Place(Arc::new(place)),
+                    };
+                    connections.spawn(self.connection(stream, client, answer.clone(), shutdown.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");
@@ -120,7 +126,7 @@ impl Acceptor {
     fn connection<A, F, B>(
         &self,
         stream: TcpStream,
-        peer: SocketAddr,
+        client: Client,
         answer: A,
         shutdown: Shutdown,
     ) -> impl Future<Output = ()> + Send + use<A, F, B>
@@ -130,8 +136,10 @@ impl Acceptor {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let address = client.address;
         let service = service_fn(move |mut request: Request<_>| {
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(Peer(client.address));
+            request.extensions_mut().insert(client.place.clone());
             answer(request)
         });
         let (http1, http2, head_timeout) = (self.http1.clone(), self.http2.clone(), self.head_timeout);
@@ -150,7 +158,7 @@ impl Acceptor {
                 Ok(Err(_)) | Err(_) => return,
             };
             if let Err(error) = ended {
-                tracing::debug!(%peer, %error, "connection ended early");
+                tracing::debug!(%address, %error, "connection ended early");
             }
         }
     }
@@ -166,9 +174,10 @@ async fn finished<C: Future>(connection: C, stop: impl Fn(Pin<&mut C>), shutdown
     connection.await
 }
 
-/// Whether the client begins as HTTP/2 does, which no request of HTTP/1 can.
+/// Whether the client begins as HTTP/2 does, which no request of HTTP/1 can. All of the beginning is waited for: hyper would
+/// wait for the rest without an end.
 async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut begun = [0; PREFACE.len()];
     loop {
         let len = stream.peek(&mut begun).await?;

@@ -6,14 +6,14 @@
 //! never reaches it whole.
 
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The longest head that is followed. hyper refuses a longer one.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+use super::accept::HEAD_BYTES_MAX;
+
 const HEADERS_MAX: usize = 128;
 /// What no request can begin with or contain in its head: hyper answers 400 and closes.
 const POISON: &[u8] = b"\0\0\r\n\r\n";
@@ -277,9 +277,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
 }
 
 impl<S> Framed<S> {
-    /// Looks for the answer that ends HTTP, after which bytes mean what the other protocol says.
+    /// Looks for the answer that ends HTTP, after which bytes mean what the other protocol says. Only at the beginning of
+    /// an answer: a body can say anything.
     fn follow_answer(&mut self, bytes: &[u8]) {
-        if self.may_switch && bytes.starts_with(b"HTTP/1.1 101 ") {
+        if mem::take(&mut self.may_switch) && bytes.starts_with(b"HTTP/1.1 101 ") {
             self.frame = Frame::Passed;
         }
     }

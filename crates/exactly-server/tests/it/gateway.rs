@@ -184,7 +184,7 @@ async fn the_upstream_learns_who_asked_and_for_which_host() {
     assert_eq!(request.header("x-forwarded-host"), Some("shop.example"));
     assert_eq!(
         request.header("forwarded"),
-        Some("for=127.0.0.1;proto=http;host=shop.example")
+        Some("for=127.0.0.1;proto=http;host=\"shop.example\"")
     );
     assert_eq!(request.header("host"), Some("shop.example"));
 }

@@ -86,7 +86,7 @@ impl Shared {
             }
             Ok(Fenced::Superseded) => Ok(self.after_join(policy, call, came).await),
             // The store is still being told, and whoever asks again learns what came of it.
-            Err(_) => Ok(self.unknown(policy, call.id())),
+            Err(_) => Ok(self.refuse_keyed(policy, Refusal::Unsettled, None)),
         }
     }
 
@@ -102,7 +102,7 @@ impl Shared {
             }
             // A later attempt has the call, so this one did not commit.
             Ok(Some(verdict)) => self.told(policy, call, verdict),
-            Ok(None) | Err(_) => self.unknown(policy, call.id()),
+            Ok(None) | Err(_) => self.refuse_keyed(policy, Refusal::Unsettled, None),
         }
     }
 }

@@ -91,6 +91,8 @@ pub(super) enum Refusal<'a> {
     FencedOut,
     /// The handler failed, and may be run again.
     Rerunnable,
+    /// The record knows what came of it, and cannot be asked.
+    Unsettled,
     TransactionWithheld,
 }
 
@@ -188,6 +190,10 @@ const RERUNNABLE: Kind = Kind {
     detail: "whether the operation happened is not known; a repetition runs it again",
     ..ROLLED_BACK
 };
+const UNSETTLED: Kind = Kind {
+    detail: "what came of the operation could not be read; repeat the request with the same key to learn it",
+    ..STORE_UNAVAILABLE
+};
 const TRANSACTION_WITHHELD: Kind = Kind {
     urn: "urn:exactly:problem:transaction-withheld",
     code: "TRANSIENT.transaction_withheld",
@@ -230,6 +236,9 @@ impl Refusal<'_> {
                 .at(StatusCode::SERVICE_UNAVAILABLE)
                 .retry(Some(RETRY_AFTER_DEFAULT)),
             Self::Rerunnable => RERUNNABLE.at(FAILED).retry(None),
+            Self::Unsettled => UNSETTLED
+                .at(StatusCode::SERVICE_UNAVAILABLE)
+                .retry(Some(RETRY_AFTER_DEFAULT)),
             Self::TransactionWithheld => TRANSACTION_WITHHELD.at(FAILED),
         }
     }

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
 use super::policy::Policy;
@@ -12,6 +14,9 @@ use super::{IdempotencyLayer, Settlement, Shared, answer};
 use crate::once::Ending;
 use crate::store::{CallView, Filter, Inspect, Phase};
 use crate::{Call, Claim, Fenced, Key, StoreError, Verdict, telemetry};
+
+/// How many doubts are asked about at a time.
+const ASKED_AT_A_TIME: usize = 8;
 
 /// An attempt of which nobody here knows what it did.
 #[derive(Clone, Debug)]
@@ -94,11 +99,19 @@ impl IdempotencyLayer {
         let mut reconciled = Reconciled::default();
         loop {
             let page = store.list(&filter).await?;
-            for view in &page.calls {
-                let count = match self.reconcile(view).await? {
-                    Some(Settlement::Happened(_)) => &mut reconciled.happened,
-                    Some(Settlement::DidNotHappen) => &mut reconciled.did_not_happen,
-                    None => &mut reconciled.unknown,
+            let mut asked = stream::iter(&page.calls)
+                .map(|view| self.reconcile(view))
+                .buffer_unordered(ASKED_AT_A_TIME);
+            while let Some(answer) = asked.next().await {
+                let count = match answer {
+                    Ok(Some(Settlement::Happened(_))) => &mut reconciled.happened,
+                    Ok(Some(Settlement::DidNotHappen)) => &mut reconciled.did_not_happen,
+                    Ok(None) => &mut reconciled.unknown,
+                    // One that cannot be settled keeps no other from it.
+                    Err(error) => {
+                        tracing::warn!(%error, "what was found out about a doubt could not be stored");
+                        &mut reconciled.unknown
+                    }
                 };
                 *count += 1;
             }
@@ -118,6 +131,9 @@ impl Shared {
         };
         let asking = self.gate.try_enter(call.id());
         if asking.is_none() {
+            let Some(_place) = self.once.place() else {
+                return Ok(Verdict::InDoubt(doubt));
+            };
             let deadline = Instant::now() + policy.wait;
             if timeout_at(deadline, self.gate.enter(call.id())).await.is_err() {
                 return Ok(Verdict::InDoubt(doubt));
