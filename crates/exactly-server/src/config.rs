@@ -11,7 +11,9 @@ mod tests;
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use exactly::layer::Policy;
@@ -33,6 +35,10 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 const ADMIN_DEFAULT: &str = "127.0.0.1:8081";
 const STORE_DEFAULT: &str = "sqlite:exactly.db";
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
+
+const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
+const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
+const RECONCILE_EVERY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_hours(24);
 
 /// Everything that the server is told.
 #[derive(Clone, Debug)]
@@ -209,30 +215,39 @@ impl Config {
         }
         config.upstream = root.parsed("upstream", Upstream::ACCEPTED, faults);
         set(&mut config.store, root.text("store", faults).map(StoreUrl::new));
+        if let Err(error) = config.store.backend() {
+            // Not the way in which other values are refused: it may hold a password.
+            faults.add(root.at_of("store"), error.to_string());
+        }
         let accepted = "\"unsynced\", \"unlogged\", \"in-memory\", \"everysec\" and \"unread-settings\"";
         set(&mut config.store_options.accept, root.list("accept", accepted, faults));
         config.authorize = root.read("authorize", "a path such as \"/auth\"", faults, |value| {
             let path = value.as_str()?.parse::<PathAndQuery>().ok()?;
             path.as_str().starts_with('/').then_some(path)
         });
-        config.settle_link = root.text("settle_link", faults);
-        set(&mut config.reconcile_every, root.duration("reconcile_every", faults));
+        let link = "a URL such as \"https://ops.example/calls/\"";
+        config.settle_link = root
+            .parsed::<Uri>("settle_link", link, faults)
+            .map(|link| link.to_string());
+        let every = root.duration("reconcile_every", &RECONCILE_EVERY, faults);
+        set(&mut config.reconcile_every, every);
         set(&mut config.connections_max, root.count("connections_max", faults));
         if let Some(table) = root.table("principal", faults) {
             config.credentials = Credentials::of_table(table, faults);
         }
         if let Some(mut table) = root.table("timeouts", faults) {
             let timeouts = &mut config.timeouts;
-            set(&mut timeouts.connect, table.duration("connect", faults));
-            set(&mut timeouts.response, table.duration("response", faults));
-            set(&mut timeouts.header, table.duration("header", faults));
-            set(&mut timeouts.body, table.duration("body", faults));
-            set(&mut timeouts.drain, table.duration("drain", faults));
+            set(&mut timeouts.connect, table.duration("connect", &TIMEOUT, faults));
+            set(&mut timeouts.response, table.duration("response", &TIMEOUT, faults));
+            set(&mut timeouts.header, table.duration("header", &TIMEOUT, faults));
+            set(&mut timeouts.body, table.duration("body", &TIMEOUT, faults));
+            set(&mut timeouts.drain, table.duration("drain", &DRAIN, faults));
             table.finish(faults);
         }
         if let Some(mut table) = root.table("defaults", faults) {
             config.is_joined |= table.is_text("guarantee", "joined");
             config.default_policy = policy::of_table(&mut table, Policy::playbook(), faults);
+            policy::refuse(&table, None, &config.default_policy, faults);
             table.finish(faults);
         }
         let defaults = config.default_policy.clone();
@@ -256,7 +271,11 @@ impl Credentials {
     fn of_table(mut table: Table<'_>, faults: &mut Faults<'_>) -> Self {
         let mut credentials = Self::default();
         set(&mut credentials.headers, table.list("headers", "header names", faults));
-        set(&mut credentials.cookies, table.list("cookies", "cookie names", faults));
+        let cookies = table.list::<CookieName>("cookies", "cookie names", faults);
+        set(
+            &mut credentials.cookies,
+            cookies.map(|names| names.into_iter().map(|name| name.0).collect()),
+        );
         set(&mut credentials.global, table.flag("global", faults));
         if !credentials.global && credentials.headers.is_empty() && credentials.cookies.is_empty() {
             let what = "principal names neither headers nor cookies: name what tells callers apart, or set \
@@ -270,14 +289,23 @@ impl Credentials {
 
 impl Route {
     fn of_table(table: &mut Table<'_>, defaults: &Policy, faults: &mut Faults<'_>) -> Option<Self> {
-        let method = table.parsed("method", "a method such as \"POST\"", faults);
+        let accepted = "\"POST\", \"PUT\", \"PATCH\" or \"DELETE\": on others, keys are not looked at";
+        let method = table.read("method", accepted, faults, |value| {
+            let method = value.as_str()?.parse().ok()?;
+            [Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
+                .contains(&method)
+                .then_some(method)
+        });
         let path = table.text("path", faults);
         let policy = policy::of_table(table, defaults.clone(), faults);
         let reconcile = Probe::of_table(table, faults);
         let (Some(method), Some(path)) = (method, path) else {
-            faults.add(table.at(), "a route needs method and path");
+            if !table.has("method") || !table.has("path") {
+                faults.add(table.at(), "a route needs method and path");
+            }
             return None;
         };
+        policy::refuse(table, Some((&method, &path)), &policy, faults);
         Some(Self {
             method,
             path,
@@ -287,11 +315,29 @@ impl Route {
     }
 }
 
+/// What a cookie can be called: anything else would never be found among cookies.
+struct CookieName(String);
+
+impl FromStr for CookieName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_token = text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"=;,\"\\".contains(&byte));
+        if is_token && !text.is_empty() {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(())
+        }
+    }
+}
+
 impl Upstream {
     pub(crate) const ACCEPTED: &str = "http://HOST:PORT, without a path";
 }
 
-impl std::str::FromStr for Upstream {
+impl FromStr for Upstream {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -301,11 +347,14 @@ impl std::str::FromStr for Upstream {
             uri.path_and_query().map(http::uri::PathAndQuery::as_str),
             None | Some("/")
         );
-        match uri.authority() {
-            Some(authority) if uri.scheme() == Some(&Scheme::HTTP) && is_root && !authority.as_str().contains('@') => {
-                Ok(Self(authority.clone()))
-            }
-            _ => Err(refused()),
+        let authority = uri.authority().ok_or_else(refused)?;
+        let is_place = !authority.as_str().contains('@') && !authority.host().is_empty();
+        // A port that is none would pass for no port at all.
+        let has_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
+        if uri.scheme() == Some(&Scheme::HTTP) && is_root && is_place && has_port {
+            Ok(Self(authority.clone()))
+        } else {
+            Err(refused())
         }
     }
 }

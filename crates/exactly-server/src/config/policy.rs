@@ -1,14 +1,24 @@
 //! The policy of a route, as a table says it.
 
-use exactly::Keep;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
 use exactly::fingerprint::LeaveOut;
 use exactly::key::{KeyFormat, KeySyntax};
-use exactly::layer::{Guarantee, KeyRule, Policy};
-use http::HeaderName;
+use exactly::layer::{Guarantee, IdempotencyLayer, KeyRule, Policy};
+use exactly::{Keep, MemoryStore};
+use http::{HeaderName, Method};
 
 use super::table::{Faults, Table};
 
 const HEADERS: &str = "header names";
+
+// What the layer accepts too; here it is told with its line.
+const LEASE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
+const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(1);
+/// Up to a hundred years; what is to be kept for longer is kept forever.
+const KEEP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24 * 36_500);
 
 /// `policy` with what `table` says about it.
 pub(super) fn of_table(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
@@ -22,6 +32,20 @@ pub(super) fn of_table(table: &mut Table<'_>, policy: Policy, faults: &mut Fault
     let policy = of_keys(table, policy, faults);
     let policy = of_guarantee(table, policy, faults);
     of_answers(table, policy, faults)
+}
+
+/// What the layer would refuse about a policy, which is for one route if there is one.
+pub(super) fn refuse(table: &Table<'_>, route: Option<(&Method, &str)>, policy: &Policy, faults: &mut Faults<'_>) {
+    let mut layer = IdempotencyLayer::builder(Arc::new(MemoryStore::new())).global_keys();
+    layer = match route {
+        Some((method, path)) => layer.route(method.clone(), path, policy.clone()),
+        None => layer.policy(policy.clone()),
+    };
+    if let Err(errors) = layer.build() {
+        for error in errors.iter() {
+            faults.add(table.at(), error.to_string());
+        }
+    }
 }
 
 fn of_keys(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
@@ -47,8 +71,8 @@ fn of_guarantee(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) 
         ("joined", Guarantee::Joined),
     ];
     let policy = or(policy, table.word("guarantee", &guarantees, faults), Policy::guarantee);
-    let policy = or(policy, table.duration("lease", faults), Policy::lease);
-    or(policy, table.duration("wait", faults), Policy::wait)
+    let policy = or(policy, table.duration("lease", &LEASE, faults), Policy::lease);
+    or(policy, table.duration("wait", &WAIT, faults), Policy::wait)
 }
 
 fn of_answers(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
@@ -96,7 +120,7 @@ fn keep(table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Keep> {
     if table.is_text("keep", "forever") {
         return Some(Keep::Forever);
     }
-    table.duration("keep", faults).map(Keep::For)
+    table.duration("keep", &KEEP, faults).map(Keep::For)
 }
 
 /// Fields that may differ between a request and its retry: JSON pointers begin with a slash, form fields do not.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -158,9 +159,20 @@ impl<'a> Table<'a> {
         })
     }
 
-    pub(crate) fn duration(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Duration> {
-        let accepted = "a number and a unit: \"250ms\", \"10s\", \"5m\", \"24h\" or \"7d\"";
-        self.read(key, accepted, faults, |value| duration(text(value)?))
+    pub(crate) fn duration(
+        &mut self,
+        key: &'static str,
+        within: &RangeInclusive<Duration>,
+        faults: &mut Faults<'_>,
+    ) -> Option<Duration> {
+        let accepted = format!(
+            "a number and a unit (\"250ms\", \"10s\", \"5m\", \"24h\", \"7d\"), from {} to {}",
+            shown(*within.start()),
+            shown(*within.end())
+        );
+        self.read(key, &accepted, faults, |value| {
+            duration(text(value)?).filter(|duration| within.contains(duration))
+        })
     }
 
     pub(crate) fn bytes(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<usize> {
@@ -212,6 +224,15 @@ impl<'a> Table<'a> {
         if let Some(value) = self.keys.get(key) {
             self.refuse(key, value, accepted, faults);
         }
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    /// Where the value of `key` stands in the file.
+    pub(crate) fn at_of(&self, key: &str) -> usize {
+        self.keys.get(key).map_or(self.at, |value| value.span().start)
     }
 
     /// Writes down the keys that nobody asked for.
@@ -269,6 +290,22 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
         "d" => Duration::from_secs(number.checked_mul(86400)?),
         _ => return None,
     })
+}
+
+/// A duration as it could stand in the file.
+fn shown(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if duration.subsec_millis() > 0 {
+        return format!("{}ms", duration.as_millis());
+    }
+    let units = [(86400, "d"), (3600, "h"), (60, "m")];
+    let whole = units
+        .iter()
+        .find(|(unit, _)| seconds > *unit && seconds.is_multiple_of(*unit));
+    whole.map_or_else(
+        || format!("{seconds}s"),
+        |(unit, name)| format!("{}{name}", seconds / unit),
+    )
 }
 
 fn bytes(text: &str) -> Option<usize> {
