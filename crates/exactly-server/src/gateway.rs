@@ -25,8 +25,8 @@ use tower_service::Service as _;
 use self::authorize::Authorize;
 use self::idle::Watched;
 pub(crate) use self::proxy::Peer;
-pub(crate) use self::upgrade::Place;
 use self::proxy::Proxy;
+pub(crate) use self::upgrade::Place;
 use crate::config::{Config, Route, Upstream};
 
 /// Passes requests on to the upstream, those with a key at most once. Cheap to clone.

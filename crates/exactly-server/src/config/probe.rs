@@ -33,7 +33,9 @@ impl Probe {
             let is_path = text.starts_with('/') && (text.contains("{call}") || text.contains("{key}"));
             (is_path && fill(text, "k", "c").parse::<PathAndQuery>().is_ok()).then(|| text.to_owned())
         });
-        let after = table.duration("reconcile_after", &AFTER, faults).unwrap_or(AFTER_DEFAULT);
+        let after = table
+            .duration("reconcile_after", &AFTER, faults)
+            .unwrap_or(AFTER_DEFAULT);
         let mut headers = HeaderMap::new();
         if let Some(mut named) = table.table("reconcile_headers", faults) {
             for (name, value) in named.texts(faults) {

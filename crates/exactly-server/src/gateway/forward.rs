@@ -119,7 +119,10 @@ mod tests {
     fn the_upstream_learns_who_asked() {
         let mut message = headers(&[("host", "shop.example"), ("x-forwarded-for", "203.0.113.9")]);
         add_forwarded(&mut message, "198.51.100.7".parse().unwrap());
-        assert_eq!(message["forwarded"], "for=198.51.100.7;proto=http;host=\"shop.example\"");
+        assert_eq!(
+            message["forwarded"],
+            "for=198.51.100.7;proto=http;host=\"shop.example\""
+        );
         let hops: Vec<_> = message.get_all("x-forwarded-for").iter().collect();
         assert_eq!(hops, ["203.0.113.9", "198.51.100.7"]);
         assert_eq!(message["x-forwarded-host"], "shop.example");

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
 use super::policy::Policy;
@@ -43,6 +43,22 @@ pub struct Reconciled {
     pub did_not_happen: u64,
     /// So many are still in doubt.
     pub unknown: u64,
+}
+
+impl Reconciled {
+    fn add(&mut self, answer: &Result<Option<Settlement>, StoreError>) {
+        let count = match answer {
+            Ok(Some(Settlement::Happened(_))) => &mut self.happened,
+            Ok(Some(Settlement::DidNotHappen)) => &mut self.did_not_happen,
+            Ok(None) => &mut self.unknown,
+            // One that cannot be settled keeps no other from it.
+            Err(error) => {
+                tracing::warn!(%error, "what was found out about a doubt could not be stored");
+                &mut self.unknown
+            }
+        };
+        *count += 1;
+    }
 }
 
 impl Reconcile {
@@ -99,21 +115,13 @@ impl IdempotencyLayer {
         let mut reconciled = Reconciled::default();
         loop {
             let page = store.list(&filter).await?;
-            let mut asked = stream::iter(&page.calls)
-                .map(|view| self.reconcile(view))
-                .buffer_unordered(ASKED_AT_A_TIME);
-            while let Some(answer) = asked.next().await {
-                let count = match answer {
-                    Ok(Some(Settlement::Happened(_))) => &mut reconciled.happened,
-                    Ok(Some(Settlement::DidNotHappen)) => &mut reconciled.did_not_happen,
-                    Ok(None) => &mut reconciled.unknown,
-                    // One that cannot be settled keeps no other from it.
-                    Err(error) => {
-                        tracing::warn!(%error, "what was found out about a doubt could not be stored");
-                        &mut reconciled.unknown
-                    }
-                };
-                *count += 1;
+            for some in page.calls.chunks(ASKED_AT_A_TIME) {
+                let asked = FuturesUnordered::new();
+                for view in some {
+                    asked.push(self.reconcile(view));
+                }
+                let answers: Vec<_> = asked.collect().await;
+                answers.iter().for_each(|answer| reconciled.add(answer));
             }
             filter.after = page.next;
             if filter.after.is_none() {
