@@ -121,7 +121,9 @@ impl IdempotencyLayer {
                     asked.push(self.reconcile(view));
                 }
                 let answers: Vec<_> = asked.collect().await;
-                answers.iter().for_each(|answer| reconciled.add(answer));
+                for answer in &answers {
+                    reconciled.add(answer);
+                }
             }
             filter.after = page.next;
             if filter.after.is_none() {
