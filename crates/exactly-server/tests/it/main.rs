@@ -11,6 +11,7 @@ mod gateway;
 mod gateway_bodies;
 mod gateway_config;
 mod gateway_policy;
+mod joined;
 mod migrate;
 mod server;
 mod servers;

@@ -5,6 +5,7 @@
     reason = "only the environment says where the servers are"
 )]
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::postgres::PgConnectOptions;
@@ -30,6 +31,12 @@ pub(crate) async fn postgres_database() -> String {
 pub(crate) async fn run_sql(url: &str, sql: String) {
     let mut server = connect(url).await;
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut server).await.unwrap();
+}
+
+/// PostgreSQL's own client.
+pub(crate) fn psql() -> PathBuf {
+    let bin = std::env::var("EXACTLY_TEST_POSTGRES_BIN").expect("run `cargo xtask test`, which finds the servers");
+    PathBuf::from(bin).join("psql")
 }
 
 pub(crate) fn redis() -> String {
