@@ -13,6 +13,7 @@ mod gateway_config;
 mod gateway_policy;
 mod joined;
 mod migrate;
+mod reconcile;
 mod server;
 mod servers;
 mod truth;
