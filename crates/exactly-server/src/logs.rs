@@ -23,6 +23,8 @@ pub(crate) fn start(format: LogFormat, level: LevelFilter) {
         .from_env_lossy();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // That a line could not be written would be written to the same place, which ends whoever tries.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr);
     match format {

@@ -144,7 +144,11 @@ impl Acceptor {
         });
         let (http1, http2, head_timeout) = (self.http1.clone(), self.http2.clone(), self.head_timeout);
         async move {
-            let ended = match timeout(head_timeout, is_http2(&stream)).await {
+            let begun = tokio::select! {
+                begun = timeout(head_timeout, is_http2(&stream)) => begun,
+                () = shutdown.asked() => return,
+            };
+            let ended = match begun {
                 Ok(Ok(true)) => {
                     let connection = http2.serve_connection(TokioIo::new(stream), service);
                     finished(connection, http2::Connection::graceful_shutdown, &shutdown).await

@@ -1,7 +1,7 @@
 //! Stopping without losing what is under way.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,11 +27,11 @@ impl Shutdown {
                     _ = terminate.recv() => {}
                 }
                 if ask.is_cancelled() {
-                    eprintln!("exactly: stopped at once");
+                    say("stopped at once");
                     std::process::exit(130);
                 }
-                eprintln!("exactly: stopping; once more to stop at once");
                 ask.cancel();
+                say("stopping; once more to stop at once");
             }
         });
         Ok(Self { asked })
@@ -49,7 +49,12 @@ impl Shutdown {
         };
         tokio::select! {
             () = work => {}
-            () = late => eprintln!("exactly: stopped with requests unfinished after {patience:?}"),
+            () = late => say(&format!("stopped with requests unfinished after {patience:?}")),
         }
     }
+}
+
+/// Says something to whoever reads the log. Nobody has to: a server that cannot speak stops all the same.
+fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "exactly: {what}");
 }

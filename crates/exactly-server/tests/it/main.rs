@@ -7,6 +7,7 @@ mod calls;
 mod client;
 mod conformance;
 mod doctor;
+mod drain;
 mod gateway;
 mod gateway_bodies;
 mod gateway_config;

@@ -35,6 +35,15 @@ impl Server {
 
     /// A server that reads `settings`. Its records are in a folder of its own, unless they say otherwise.
     pub(crate) fn with(upstream: SocketAddr, settings: &str) -> Self {
+        Self::prepare(upstream, settings, Stdio::inherit())
+    }
+
+    /// A server that writes its log elsewhere.
+    pub(crate) fn logging_to(upstream: SocketAddr, log: Stdio) -> Self {
+        Self::prepare(upstream, "", log)
+    }
+
+    fn prepare(upstream: SocketAddr, settings: &str, log: Stdio) -> Self {
         let folder = TempDir::with_prefix("exactly-server-").expect("a folder for the server");
         let config = folder.path().join("exactly.toml");
         let store = folder.path().join("exactly.db");
@@ -56,7 +65,7 @@ impl Server {
             &format!("http://{upstream}"),
         ];
         let command: Vec<_> = command.into_iter().map(str::to_owned).collect();
-        let (child, listen, admin) = spawn(&command);
+        let (child, listen, admin) = spawn(&command, log);
         Self {
             listen,
             admin,
@@ -64,6 +73,11 @@ impl Server {
             command,
             folder,
         }
+    }
+
+    /// Nobody reads its log any more.
+    pub(crate) fn stop_listening(&mut self) {
+        self.child.stderr = None;
     }
 
     /// Takes the power away.
@@ -75,7 +89,7 @@ impl Server {
     /// Starts again on what the last run left on disk, at another address.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        (self.child, self.listen, self.admin) = spawn(&self.command);
+        (self.child, self.listen, self.admin) = spawn(&self.command, Stdio::inherit());
     }
 
     /// Asks it to stop.
@@ -139,11 +153,12 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Starts it, and reads from it where it listens.
-fn spawn(command: &[String]) -> (Child, SocketAddr, SocketAddr) {
+fn spawn(command: &[String], log: Stdio) -> (Child, SocketAddr, SocketAddr) {
     let arguments: Vec<_> = command.iter().map(String::as_str).collect();
     let mut child = exactly(&arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(log)
         .spawn()
         .expect("the program starts");
     let output = child.stdout.take().expect("it is piped");
