@@ -86,13 +86,14 @@ impl Line {
             Ok(response) => Ok((response, self)),
             Err(mut error) => {
                 let unsent = error.take_message().map(Box::new);
-                let cause = chain(error.error());
+                let (cause, by_client) = (chain(error.error()), error.error().is_user());
                 let is_sent = self.written.load(Ordering::Relaxed);
                 Err(Failed {
                     unsent: unsent.filter(|_| !is_sent),
                     no_answer: NoAnswer {
                         sent: is_sent,
                         timed_out: false,
+                        by_client,
                         cause,
                     },
                 })
@@ -122,6 +123,7 @@ pub(super) async fn exchange_alone(
     sender.send_request(request).await.map_err(|error| NoAnswer {
         sent: true,
         timed_out: false,
+        by_client: error.is_user(),
         cause: chain(&error),
     })
 }

@@ -59,6 +59,25 @@ pub(super) fn unreached(upstream: &Upstream, cause: &str) -> Response<Body> {
     response
 }
 
+/// The client's body broke off on its way through. No request with a key gets here, because its body was read before.
+pub(super) fn body_broken(cause: &str, sent: bool) -> Response<Body> {
+    tracing::debug!(cause, "body of a request broke off");
+    let mut problem = problem(
+        StatusCode::BAD_REQUEST,
+        "urn:exactly:problem:body-unreadable",
+        "VALIDATION.body_unreadable",
+        "The request body ended early",
+    );
+    let detail = if sent {
+        "the body could not be read to its end, and some of it was passed on"
+    } else {
+        "the body could not be read to its end; nothing was done"
+    };
+    detail.clone_into(&mut problem.detail);
+    problem.retryable = !sent;
+    problem.to_response()
+}
+
 /// Something was sent, and no whole answer came. With a key the layer holds the call in doubt; without one, this is all
 /// that the client will ever learn.
 pub(super) fn broken(upstream: &Upstream, cause: &str, timed_out: bool) -> Response<Body> {

@@ -52,6 +52,8 @@ pub(super) struct NoAnswer {
     /// Whether the upstream may have got any of it.
     pub(super) sent: bool,
     pub(super) timed_out: bool,
+    /// Whether it was the client's body that broke off.
+    pub(super) by_client: bool,
     pub(super) cause: String,
 }
 
@@ -166,6 +168,7 @@ impl Proxy {
                 return Err(NoAnswer {
                     sent: begun.load(Ordering::Relaxed),
                     timed_out: true,
+                    by_client: false,
                     cause: format!("no answer within {:?}", self.0.response_timeout),
                 });
             }
@@ -254,13 +257,16 @@ impl NoAnswer {
         Self {
             sent: false,
             timed_out: false,
+            by_client: false,
             cause,
         }
     }
 
     /// What the client is told.
     fn told(self, upstream: &Upstream) -> Response<Body> {
-        if self.sent {
+        if self.by_client {
+            problem::body_broken(&self.cause, self.sent)
+        } else if self.sent {
             problem::broken(upstream, &self.cause, self.timed_out)
         } else {
             problem::unreached(upstream, &self.cause)

@@ -5,6 +5,8 @@
 //! that vouches for what happened must refuse. So bytes are followed on their way to hyper, and the head of such a request
 //! never reaches it whole.
 
+mod chunk;
+
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
@@ -12,6 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use self::chunk::{Chunk, Followed};
 use super::accept::HEAD_BYTES_MAX;
 
 const HEADERS_MAX: usize = 128;
@@ -41,17 +44,6 @@ enum Frame {
     Refused,
 }
 
-/// Where in a chunked body.
-#[derive(Debug)]
-enum Chunk {
-    /// In the line that tells a chunk's size; so much of it was read.
-    Size { size: u64, in_extension: bool },
-    /// In the data and the line end after it.
-    Data(u64),
-    /// In the trailer; whether the current line is still empty.
-    Trailer { line_is_empty: bool },
-}
-
 /// What a whole head says about the body after it.
 enum Head {
     Partial,
@@ -61,7 +53,8 @@ enum Head {
         taken: usize,
         may_switch: bool,
     },
-    Ambiguous,
+    /// It can be read in more than one way, or is too long.
+    Refused,
     Unreadable,
 }
 
@@ -93,20 +86,22 @@ impl Frame {
                         *self = Self::Head(Vec::new());
                     }
                 }
-                Self::Chunked(chunk) => {
-                    let (taken, next) = chunk.follow(rest);
-                    at += taken;
-                    if let Some(next) = next {
-                        *self = next;
+                Self::Chunked(chunk) => match chunk.follow(rest) {
+                    Followed::Within(taken) => at += taken,
+                    Followed::Ended(taken) => {
+                        at += taken;
+                        *self = Self::Head(Vec::new());
                     }
-                }
+                    // hyper refuses it too.
+                    Followed::Broken => *self = Self::Passed,
+                },
                 Self::Head(earlier) => match head(earlier, rest) {
                     Head::Partial => {
                         earlier.extend_from_slice(rest);
                         return Ok(());
                     }
                     Head::Unreadable => *self = Self::Passed,
-                    Head::Ambiguous => {
+                    Head::Refused => {
                         *self = Self::Refused;
                         return Err(at);
                     }
@@ -141,6 +136,8 @@ fn head(earlier: &[u8], rest: &[u8]) -> Head {
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, &mut headers) {
+        // hyper takes a longer one if it happens to come in one piece.
+        Ok(httparse::Status::Complete(len)) if len > HEAD_BYTES_MAX => Head::Refused,
         Ok(httparse::Status::Complete(len)) => match body_of(request.headers) {
             Some(frame) => Head::Body {
                 frame,
@@ -150,7 +147,7 @@ fn head(earlier: &[u8], rest: &[u8]) -> Head {
                     .iter()
                     .any(|header| header.name.eq_ignore_ascii_case("upgrade")),
             },
-            None => Head::Ambiguous,
+            None => Head::Refused,
         },
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => Head::Partial,
         Ok(httparse::Status::Partial) | Err(_) => Head::Unreadable,
@@ -201,58 +198,6 @@ fn body_of(headers: &[httparse::Header<'_>]) -> Option<Frame> {
             } else {
                 Frame::Length(length)
             })
-        }
-    }
-}
-
-impl Chunk {
-    const START: Self = Self::Size {
-        size: 0,
-        in_extension: false,
-    };
-
-    /// Follows some of `bytes`, at least one, and says where that leads if not on in the body.
-    fn follow(&mut self, bytes: &[u8]) -> (usize, Option<Frame>) {
-        match self {
-            Self::Data(left) => {
-                let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= taken as u64;
-                if *left == 0 {
-                    *self = Self::START;
-                }
-                (taken, None)
-            }
-            Self::Size { size, in_extension } => match bytes[0] {
-                b'\n' if *size == 0 => {
-                    *self = Self::Trailer { line_is_empty: true };
-                    (1, None)
-                }
-                b'\n' => {
-                    // The line end after the data counts as data.
-                    *self = Self::Data(size.saturating_add(2));
-                    (1, None)
-                }
-                _ if *in_extension => (1, None),
-                b';' | b'\r' | b' ' | b'\t' => {
-                    *in_extension = true;
-                    (1, None)
-                }
-                byte => match char::from(byte).to_digit(16) {
-                    Some(digit) if *size <= u64::MAX >> 8 => {
-                        *size = *size << 4 | u64::from(digit);
-                        (1, None)
-                    }
-                    // hyper refuses it too.
-                    _ => (1, Some(Frame::Passed)),
-                },
-            },
-            Self::Trailer { line_is_empty } => match bytes[0] {
-                b'\n' if *line_is_empty => (1, Some(Frame::Head(Vec::new()))),
-                byte => {
-                    *line_is_empty = byte == b'\n' || (byte == b'\r' && *line_is_empty);
-                    (1, None)
-                }
-            },
         }
     }
 }

@@ -12,6 +12,7 @@ mod gateway;
 mod gateway_bodies;
 mod gateway_config;
 mod gateway_policy;
+mod hostile;
 mod joined;
 mod migrate;
 mod reconcile;

@@ -5,11 +5,18 @@
     reason = "only the environment says where the servers are"
 )]
 
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+use crate::server::until;
 
 /// The address of a database of its own.
 pub(crate) async fn postgres_database() -> String {
@@ -46,4 +53,71 @@ pub(crate) fn redis() -> String {
 async fn connect(url: &str) -> PgConnection {
     let options: PgConnectOptions = url.parse().unwrap();
     options.connect().await.unwrap()
+}
+
+/// A Redis of a test's own, to be killed.
+pub(crate) struct OwnRedis {
+    folder: TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl OwnRedis {
+    pub(crate) async fn start() -> Self {
+        let folder = TempDir::with_prefix("exactly-redis-").unwrap();
+        // Free a moment ago, which has to do: Redis does not say which port it found.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = spawn_redis(&folder, port);
+        let redis = Self { folder, port, child };
+        redis.wait_until_ready().await;
+        redis
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts again on what the last run left on disk.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        self.child = spawn_redis(&self.folder, self.port);
+        self.wait_until_ready().await;
+    }
+
+    async fn wait_until_ready(&self) {
+        let ready = until(async || tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.ok());
+        timeout(PATIENCE, ready).await.unwrap();
+    }
+}
+
+impl Drop for OwnRedis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn_redis(folder: &TempDir, port: u16) -> Child {
+    let program = std::env::var("EXACTLY_TEST_REDIS_SERVER").expect("run `cargo xtask test`, which finds the program");
+    Command::new(program)
+        .args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+        .args([
+            "--maxmemory-policy",
+            "noeviction",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port.to_string(),
+            "--dir",
+        ])
+        .arg(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
 }
