@@ -72,11 +72,11 @@ async fn a_call_whose_client_has_gone_is_finished_and_recorded_before_the_end() 
 async fn connections_on_which_nothing_is_under_way_hold_nothing_up() {
     let upstream = Upstream::counting().await;
     let mut server = Server::start(upstream.address);
-    // One that never said anything, one that was served, and one of HTTP/2.
+    // One that never said anything, one that was answered, and one of HTTP/2.
     let silent = Wire::connect(server.listen).await;
-    let mut served = Wire::connect(server.listen).await;
-    served.send(get("/").bytes()).await.unwrap();
-    served.answered().await.unwrap();
+    let mut answered = Wire::connect(server.listen).await;
+    answered.send(get("/").bytes()).await.unwrap();
+    answered.answered().await.unwrap();
     let stream = TcpStream::connect(server.listen).await.unwrap();
     let (multiplexed, connection) =
         hyper::client::conn::http2::handshake::<_, _, String>(TokioExecutor::new(), TokioIo::new(stream))
@@ -88,7 +88,7 @@ async fn connections_on_which_nothing_is_under_way_hold_nothing_up() {
     server.terminate();
     assert_eq!(server.stopped().await.code(), Some(0));
     assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
-    drop((silent, served, multiplexed));
+    drop((silent, answered, multiplexed));
 }
 
 #[tokio::test]

@@ -164,13 +164,10 @@ async fn a_client_that_waits_for_leave_to_send_its_body_gets_it_only_if_it_is_re
 #[tokio::test]
 async fn an_answer_that_comes_before_the_body_was_sent_reaches_the_client() {
     let upstream = Upstream::scripted(|mut wire, upstream| async move {
-        while let Some(head) = wire.head().await {
-            upstream.note(&head);
-            wire.send(reply(413, &[("connection", "close")], "too long"))
-                .await
-                .unwrap();
-            return;
-        }
+        let Some(head) = wire.head().await else { return };
+        upstream.note(&head);
+        let answer = reply(413, &[("connection", "close")], "too long");
+        wire.send(answer).await.unwrap();
     })
     .await;
     let server = Server::start(upstream.address);
@@ -189,15 +186,13 @@ async fn an_answer_that_comes_before_the_body_was_sent_reaches_the_client() {
 #[tokio::test]
 async fn an_unkeyed_answer_that_breaks_off_is_seen_to_break_off() {
     let upstream = Upstream::scripted(|mut wire, _| async move {
-        while let Some(request) = wire.request().await {
-            let broken = match request.target() {
-                "/length" => "HTTP/1.1 200 Said\r\ncontent-length: 10\r\n\r\nhalf",
-                "/chunks" => "HTTP/1.1 200 Said\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
-                _ => "HTTP/1.1 200 Sa",
-            };
-            wire.send(broken).await.unwrap();
-            return;
-        }
+        let Some(request) = wire.request().await else { return };
+        let broken = match request.target() {
+            "/length" => "HTTP/1.1 200 Said\r\ncontent-length: 10\r\n\r\nhalf",
+            "/chunks" => "HTTP/1.1 200 Said\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+            _ => "HTTP/1.1 200 Sa",
+        };
+        wire.send(broken).await.unwrap();
     })
     .await;
     let server = Server::start(upstream.address);

@@ -132,48 +132,32 @@ fn a_server_that_cannot_be_says_why_and_what_to_do() {
     let (upstream, free) = ("http://127.0.0.1:9", "127.0.0.1:0");
     let empty = path("empty.toml");
     fs::write(&empty, "").unwrap();
+    let (missing, bytes, half) = (path("missing.toml"), path("bytes.toml"), path("half.toml"));
+    let serves = ["--config", &empty, "--upstream", upstream];
+    let on_store = [&serves[..], &["--store", &store]].concat();
+    let secret = "postgres://ada:hunter2@127.0.0.1:1/x";
     for (arguments, code, why) in [
-        (vec!["--config", &path("missing.toml")], 1, "missing.toml: No such file"),
+        (vec!["--config", &missing], 1, "missing.toml: No such file"),
         (
-            vec!["--config", &path("bytes.toml")],
+            vec!["--config", &bytes],
             1,
             "bytes.toml: stream did not contain valid UTF-8",
         ),
-        (vec!["--config", &path("half.toml")], 1, "half.toml:2: "),
+        (vec!["--config", &half], 1, "half.toml:2: "),
         (
             vec!["--config", &empty, "--listen", free, "--store", &store],
             1,
             "no upstream: give --upstream",
         ),
         (
-            vec![
-                "--config",
-                &empty,
-                "--upstream",
-                upstream,
-                "--listen",
-                &taken,
-                "--store",
-                &store,
-            ],
+            [&on_store[..], &["--listen", &taken]].concat(),
             1,
-            "is another server there? choose another with --listen",
+            "choose another with --listen",
         ),
         (
-            vec![
-                "--config",
-                &empty,
-                "--upstream",
-                upstream,
-                "--listen",
-                free,
-                "--admin",
-                &taken,
-                "--store",
-                &store,
-            ],
+            [&on_store[..], &["--listen", free, "--admin", &taken]].concat(),
             1,
-            "is another server there? choose another with --admin",
+            "choose another with --admin",
         ),
         (vec!["--upstream", "https://127.0.0.1:9"], 2, "must be http://HOST:PORT"),
         (
@@ -184,14 +168,7 @@ fn a_server_that_cannot_be_says_why_and_what_to_do() {
         (vec!["--upstream", "http://:9"], 2, "must be http://HOST:PORT"),
         (vec!["--listen", "nowhere"], 2, "--listen"),
         (
-            vec![
-                "--config",
-                &empty,
-                "--upstream",
-                upstream,
-                "--store",
-                "postgres://ada:hunter2@127.0.0.1:1/x",
-            ],
+            [&serves[..], &["--store", secret]].concat(),
             1,
             "open postgres://127.0.0.1:1/x",
         ),

@@ -336,8 +336,8 @@ async fn whoever_dawdles_loses_its_place() {
         wire.send(opening).await.unwrap();
         idle.push(wire);
     }
-    let served = timeout(PATIENCE, get("/").to(server.listen)).await.unwrap();
-    assert_eq!(served.status(), 201);
+    let answer = timeout(PATIENCE, get("/").to(server.listen)).await.unwrap();
+    assert_eq!(answer.status(), 201);
     for mut wire in idle {
         let said = timeout(PATIENCE, wire.rest()).await.unwrap().unwrap_or_default();
         assert!(

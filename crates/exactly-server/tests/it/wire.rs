@@ -112,7 +112,7 @@ impl Wire {
         let mut lines = lines.into_iter();
         Some(Message {
             start: lines.next()?,
-            headers: lines.map(field).collect(),
+            headers: lines.map(|line| field(&line)).collect(),
             ..Message::default()
         })
     }
@@ -134,7 +134,7 @@ impl Wire {
                 if line.is_empty() {
                     return Some(head);
                 }
-                head.trailers.push(field(line));
+                head.trailers.push(field(&line));
             }
         }
         match head.header("content-length") {
@@ -179,7 +179,7 @@ impl Wire {
     }
 }
 
-fn field(line: String) -> (String, String) {
-    let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+fn field(line: &str) -> (String, String) {
+    let (name, value) = line.split_once(':').unwrap_or((line, ""));
     (name.to_ascii_lowercase(), value.trim().to_owned())
 }

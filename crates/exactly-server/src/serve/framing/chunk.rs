@@ -64,14 +64,13 @@ impl Chunk {
                 },
                 _ => return Followed::Broken,
             },
-            Self::SizeEnd { size: 0 } if byte == b'\n' => Self::Trailer,
+            Self::SizeEnd { size: 0 } | Self::TrailerEnd { is_empty: false } if byte == b'\n' => Self::Trailer,
             // The line end after the data counts as data.
             Self::SizeEnd { size } if byte == b'\n' => Self::Data(size.saturating_add(2)),
             Self::Trailer if byte == b'\r' => Self::TrailerEnd { is_empty: true },
             Self::InTrailer if byte == b'\r' => Self::TrailerEnd { is_empty: false },
             Self::Trailer | Self::InTrailer => Self::InTrailer,
             Self::TrailerEnd { is_empty: true } if byte == b'\n' => return Followed::Ended(1),
-            Self::TrailerEnd { is_empty: false } if byte == b'\n' => Self::Trailer,
             Self::SizeEnd { .. } | Self::TrailerEnd { .. } => return Followed::Broken,
         };
         Followed::Within(1)
