@@ -245,15 +245,14 @@ async fn heads_have_limits() {
         let answer = throw(server.listen, &request).await;
         let status = answer.map(|answer| answer.status());
         if fits {
-            assert_eq!(status, Some(201), "{:.40}", request);
+            assert_eq!(status, Some(201), "{request:.40}");
         } else {
             assert!(
                 status.is_none_or(|status| (400..500).contains(&status)),
-                "{status:?} {:.40}",
-                request
+                "{status:?} {request:.40}"
             );
         }
-        assert_eq!(upstream.requests().len() - before, usize::from(fits), "{:.40}", request);
+        assert_eq!(upstream.requests().len() - before, usize::from(fits), "{request:.40}");
     }
     serves(&mut server, &upstream).await;
 }

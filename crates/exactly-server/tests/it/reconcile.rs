@@ -66,7 +66,7 @@ fn settings(reconcile: &str, more: &str) -> String {
     )
 }
 
-const BY_CALL: &str = "reconcile = \"/by-call/{call}?of=refunds\"";
+const BY_CALL: &str = "reconcile = \"/by-call/{call}?of=refunds\"\nreconcile_after = \"0s\"";
 
 /// Never within a test.
 const SELDOM: &str = "reconcile_every = \"1h\"";
@@ -124,7 +124,10 @@ async fn a_doubt_ends_with_the_answer_that_the_upstream_tells() {
     }
     assert_eq!(probes(&upstream).len(), 8, "it is known by now");
     assert_eq!(upstream.effects(), 1);
-    assert_eq!(reconciled(&server).await, ["upstream answered 200 OK: it happened"]);
+    assert_eq!(
+        reconciled(&server).await,
+        ["asked; the upstream answered 200 OK: it happened"]
+    );
     let asked = &probes(&upstream)[0];
     let call = upstream.requests()[0].header("exactly-call").unwrap().to_owned();
     assert_eq!(asked.target(), format!("/by-call/{call}?of=refunds"));
@@ -134,6 +137,23 @@ async fn a_doubt_ends_with_the_answer_that_the_upstream_tells() {
         None,
         "the caller's credentials are the caller's"
     );
+}
+
+#[tokio::test]
+async fn an_upstream_that_knows_nothing_is_believed_only_after_a_while() {
+    let known = Known::default();
+    let upstream = losing(&known).await;
+    let route = "reconcile = \"/by-call/{call}\"\nreconcile_after = \"1h\"";
+    let server = Server::with(upstream.address, &settings(route, SELDOM));
+    known.set(404);
+    for _ in 0..3 {
+        let told = post("/refunds/7").key("k").to(server.listen).await;
+        assert_eq!(told.code(), "OUTCOME.unknown", "{told:?}");
+    }
+    assert_eq!(upstream.effects(), 1);
+    // What it does know is believed at once.
+    known.set(200);
+    assert_eq!(post("/refunds/7").key("k").to(server.listen).await.text(), "found");
 }
 
 #[tokio::test]
@@ -148,7 +168,10 @@ async fn what_the_upstream_does_not_know_of_is_run_again() {
     assert_eq!((again.text().as_str(), again.key_status()), ("run", Some("stored")));
     assert_eq!(request.to(server.listen).await.key_status(), Some("replayed"));
     assert_eq!((upstream.effects(), probes(&upstream).len()), (2, 1));
-    assert_eq!(reconciled(&server).await, ["upstream answered 404: it did not happen"]);
+    assert_eq!(
+        reconciled(&server).await,
+        ["asked; the upstream answered 404: it did not happen"]
+    );
 }
 
 #[tokio::test]
