@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use crate::servers::Servers;
-use crate::{Failure, Result, measure, process, suite, tidy};
+use crate::{Failure, Result, alerts, measure, openapi, process, suite, tidy, tools};
 
 struct Step {
     name: &'static str,
@@ -18,6 +18,10 @@ const STEPS: &[Step] = &[
         run: shape,
     },
     Step {
+        name: "alerts",
+        run: alerts,
+    },
+    Step {
         name: "clippy",
         run: clippy,
     },
@@ -29,6 +33,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "deny",
         run: deny,
+    },
+    Step {
+        name: "openapi",
+        run: openapi,
     },
     Step {
         name: "crash",
@@ -123,6 +131,15 @@ fn shape(_: &mut Gate) -> Result<Ending> {
     Ok(Ending::Passed)
 }
 
+fn alerts(_: &mut Gate) -> Result<Ending> {
+    let promtool = match alerts::promtool() {
+        Ok(promtool) => promtool,
+        Err(error) => return Ok(Ending::LeftOut(tools::reason(&error))),
+    };
+    alerts::check(&promtool)?;
+    Ok(Ending::Passed)
+}
+
 fn clippy(_: &mut Gate) -> Result<Ending> {
     let mut cargo = process::cargo();
     cargo.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
@@ -148,6 +165,15 @@ fn deny(_: &mut Gate) -> Result<Ending> {
         return Ok(Ending::LeftOut(error));
     }
     process::run(process::cargo().args(["deny", "check", "bans", "licenses", "sources"]))?;
+    Ok(Ending::Passed)
+}
+
+fn openapi(_: &mut Gate) -> Result<Ending> {
+    let schemathesis = match openapi::schemathesis() {
+        Ok(schemathesis) => schemathesis,
+        Err(error) => return Ok(Ending::LeftOut(tools::reason(&error))),
+    };
+    openapi::check(&schemathesis)?;
     Ok(Ending::Passed)
 }
 

@@ -7,12 +7,16 @@
     reason = "a build tool measures real time and waits for real servers; no runtime thread is blocked"
 )]
 
+mod alerts;
 mod ci;
+mod debian;
 mod measure;
+mod openapi;
 mod process;
 mod servers;
 mod suite;
 mod tidy;
+mod tools;
 
 use std::env;
 use std::ffi::OsString;

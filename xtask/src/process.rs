@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::Result;
 
@@ -37,23 +37,53 @@ pub(crate) fn install_if_missing(command: &str) -> Result {
 /// Runs a program with our terminal. It is asked to stop when we die first.
 pub(crate) fn run(command: &mut Command) -> Result {
     let shown = shown(command);
-    let failed = |error| format!("`{shown}`: {error}");
-    let mut child = command.spawn().map_err(failed)?;
-    let leash = match Leash::tie(child.id()) {
-        Ok(leash) => leash,
-        Err(error) => {
-            // Nobody waits for the child otherwise; that it already ended is no worse.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
-    };
-    let status = child.wait().map_err(failed)?;
-    leash.release();
+    let mut running = Background::start(command)?;
+    let status = running.child.wait().map_err(|error| format!("`{shown}`: {error}"))?;
+    drop(running);
     if status.success() {
         Ok(())
     } else {
         Err(format!("`{shown}` failed: {status}"))
+    }
+}
+
+/// A program that runs beside us until this is dropped, or until we die.
+pub(crate) struct Background {
+    child: Child,
+    leash: Option<Leash>,
+}
+
+impl Background {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let shown = shown(command);
+        let mut child = command.spawn().map_err(|error| format!("`{shown}`: {error}"))?;
+        match Leash::tie(child.id()) {
+            Ok(leash) => Ok(Self {
+                child,
+                leash: Some(leash),
+            }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// What it says, if it was started with a pipe for that.
+    pub(crate) fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // One that has ended by itself is no worse.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(leash) = self.leash.take() {
+            leash.release();
+        }
     }
 }
 

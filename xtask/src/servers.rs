@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::Result;
+pub(crate) use keeper::is_root;
 use keeper::{Keeper, Kind};
 
 pub(crate) const POSTGRES_URL: &str = "EXACTLY_TEST_POSTGRES_URL";

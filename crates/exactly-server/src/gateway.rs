@@ -1,10 +1,12 @@
 //! The layer in front of a proxy: any service gets the contract by being behind it.
 
 mod authorize;
+mod correlation;
 mod credentials;
 mod forward;
 mod idle;
 mod line;
+pub(crate) mod meter;
 mod pool;
 mod problem;
 mod proxy;
@@ -19,11 +21,14 @@ use exactly::Operate;
 use exactly::layer::{Body, ConfigErrors, Idempotency, IdempotencyLayer, Policy};
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tower::Layer as _;
 use tower_service::Service as _;
+use tracing::Instrument as _;
 
 use self::authorize::Authorize;
 use self::idle::Watched;
+use self::meter::InFlight;
 pub(crate) use self::proxy::Peer;
 use self::proxy::Proxy;
 pub(crate) use self::upgrade::Place;
@@ -98,7 +103,21 @@ impl Gateway {
     }
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
-    pub(crate) async fn answer(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    pub(crate) async fn answer(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let _in_flight = InFlight::start();
+        let id = correlation::name(&mut request);
+        let span = correlation::span(&request, &id);
+        let begun = (!span.is_disabled()).then(Instant::now);
+        let mut response = self.respond(request).instrument(span.clone()).await?;
+        meter::answer(response.status());
+        if let Some(begun) = begun {
+            correlation::close(&span, response.status(), begun.elapsed());
+        }
+        correlation::tell(id, response.headers_mut());
+        Ok(response)
+    }
+
+    async fn respond(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         if let Some(refusal) = problem::unsupported(&request) {
             return Ok(refusal);
         }

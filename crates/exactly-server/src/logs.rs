@@ -29,6 +29,6 @@ pub(crate) fn start(format: LogFormat, level: LevelFilter) {
         .with_writer(io::stderr);
     match format {
         LogFormat::Text => lines.init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(true).init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).init(),
     }
 }

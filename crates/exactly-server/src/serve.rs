@@ -2,6 +2,7 @@
 
 mod accept;
 mod background;
+mod doubts;
 mod framing;
 mod shutdown;
 mod token;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use exactly::Operate;
+use exactly::{Operate, telemetry};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
@@ -26,7 +27,7 @@ use crate::admin::{self, Admin, AdminToken, settle};
 use crate::cli::Ended;
 use crate::config::{Config, Upstream};
 use crate::demo::Demo;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, meter};
 use crate::store::StoreArgs;
 
 /// What to serve.
@@ -71,6 +72,8 @@ impl Args {
         config.check_store()?;
         let shutdown = Shutdown::on_signals()?;
         let metrics = PrometheusBuilder::new().install_recorder()?;
+        telemetry::describe();
+        meter::describe();
         let store = open(&config).await?;
         let server = Server::bind(&config, &upstream, store).await?;
         // Last, since a new token is shown once.

@@ -29,6 +29,7 @@ mod detached;
 mod exchange;
 mod fate;
 mod joined;
+mod log;
 mod member;
 mod policy;
 mod problem;

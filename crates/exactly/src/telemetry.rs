@@ -1,6 +1,6 @@
 //! The names under which people see what happens, for every recorder of the `metrics` crate.
 
-use metrics::counter;
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 /// A request with a key got past the layer's checks.
 pub const KEYED_REQUESTS: &str = "idempotency_keyed_requests_total";
@@ -25,24 +25,42 @@ pub const STORE_UNAVAILABLE: &str = "idempotency_store_unavailable_total";
 /// Effects under way in this process.
 pub const RUNNING: &str = "idempotency_running";
 
-pub(crate) fn lease_lost() {
-    counter!(LEASE_LOST).increment(1);
+/// The values of the label `reason` of [`CONFLICT`].
+const REASONS: [&str; 3] = ["payload_mismatch", "in_progress", "in_doubt"];
+
+/// Tells the recorder what each name means, and that nothing has happened yet. Call it once, after the recorder is
+/// installed: a counter that only appears with its first event hides that event from whoever looks at its rate.
+pub fn describe() {
+    for (name, help) in [
+        (KEYED_REQUESTS, "Requests with a key that got past the checks."),
+        (CREATED, "Outcomes stored for the first time."),
+        (REPLAYED, "Stored answers sent again."),
+        (
+            CACHE_HIT,
+            "Finished calls asked for again, whether or not their answer could be sent.",
+        ),
+        (KEY_REUSE_CONFLICT, "Keys that came again with another request."),
+        (IN_DOUBT, "Effects that ended without anybody knowing how."),
+        (LEASE_LOST, "Leases lost while their effect still ran."),
+        (FREED, "Keys freed because nothing happened."),
+        (
+            STORE_UNAVAILABLE,
+            "Requests turned away because the store could not answer.",
+        ),
+    ] {
+        describe_counter!(name, help);
+        counter!(name).increment(0);
+    }
+    describe_counter!(CONFLICT, "Requests refused because their key is taken, by reason.");
+    for reason in REASONS {
+        counter!(CONFLICT, "reason" => reason).increment(0);
+    }
+    describe_gauge!(RUNNING, "Effects under way in this process.");
+    gauge!(RUNNING).increment(0);
 }
 
-/// Tells a record's way from state to state to whoever listens: operators find a call by its key's digest, without
-/// seeing the key.
-#[cfg(feature = "layer")]
-pub(crate) fn transition(call: &crate::Call, attempt: crate::Attempt, from: &'static str, to: &'static str) {
-    tracing::debug!(
-        key = %call.key().digest(),
-        operation = call.scope().operation(),
-        payload = ?call.fingerprint(),
-        call = %call.id(),
-        %attempt,
-        from,
-        to,
-        "call moved"
-    );
+pub(crate) fn lease_lost() {
+    counter!(LEASE_LOST).increment(1);
 }
 
 #[cfg(feature = "layer")]
@@ -52,6 +70,7 @@ pub(crate) fn count(name: &'static str) {
 
 #[cfg(feature = "layer")]
 pub(crate) fn conflict(reason: &'static str) {
+    debug_assert!(REASONS.contains(&reason), "{reason} is not announced");
     counter!(CONFLICT, "reason" => reason).increment(1);
 }
 
@@ -63,7 +82,7 @@ pub(crate) struct Running;
 #[cfg(feature = "layer")]
 impl Running {
     pub(crate) fn start() -> Self {
-        metrics::gauge!(RUNNING).increment(1);
+        gauge!(RUNNING).increment(1);
         Self
     }
 }
@@ -71,6 +90,6 @@ impl Running {
 #[cfg(feature = "layer")]
 impl Drop for Running {
     fn drop(&mut self) {
-        metrics::gauge!(RUNNING).decrement(1);
+        gauge!(RUNNING).decrement(1);
     }
 }

@@ -189,7 +189,7 @@ impl Stranger {
     }
 }
 
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     id(&["-u"]).is_ok_and(|user| user == "0")
 }
 

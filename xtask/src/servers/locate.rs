@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::keeper::is_root;
 use super::{POSTGRES_BIN, REDIS_SERVER};
 use crate::Result;
+use crate::debian::{apt_get, obstacle};
 use crate::process::{capture, is_program, on_path};
 
 const DEBIAN_POSTGRES: &str = "/usr/lib/postgresql";
@@ -64,15 +64,7 @@ pub(super) fn version(program: &Path) -> Result<String> {
 /// Installs Debian packages, or says in one line what a person has to install.
 pub(crate) fn install(packages: &[&str]) -> Result {
     let wanted = packages.join(" and ");
-    let rights: &[&str] = if is_root() { &[] } else { &["sudo", "-n"] };
-    let obstacle = if on_path("apt-get").is_none() {
-        Some("there is no apt-get to install them with")
-    } else if !is_root() && capture(Command::new("sudo").args(["-n", "true"])).is_err() {
-        Some("apt-get needs root or sudo without a password")
-    } else {
-        None
-    };
-    if let Some(obstacle) = obstacle {
+    if let Some(obstacle) = obstacle() {
         return Err(format!(
             "server programs are missing and {obstacle}: install {wanted}, or set {} and {}",
             super::POSTGRES_URL,
@@ -80,18 +72,11 @@ pub(crate) fn install(packages: &[&str]) -> Result {
         ));
     }
     eprintln!("installing {wanted} with apt-get");
-    let apt = |arguments: &[&str]| {
-        let mut words = rights.to_vec();
-        words.extend(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
-        words.extend(["-q", "-y", "-o", "DPkg::Lock::Timeout=120"]);
-        words.extend(arguments);
-        capture(Command::new(words[0]).args(&words[1..]))
-    };
     // One broken source among many fails the update; the install knows whether it mattered.
-    let updated = apt(&["update"]);
+    let updated = apt_get(&["update"]);
     let mut install = vec!["install", "--no-install-recommends"];
     install.extend(packages);
-    apt(&install).map_err(|error| match updated {
+    apt_get(&install).map_err(|error| match updated {
         Ok(_) => error,
         Err(update) => format!("{update}\n{error}"),
     })?;

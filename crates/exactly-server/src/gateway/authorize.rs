@@ -7,8 +7,8 @@ use exactly::layer::{Body, IDEMPOTENCY_KEY};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 
-use super::problem;
 use super::proxy::{NoAnswer, Proxy};
+use super::{correlation, problem};
 
 const X_ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
@@ -72,8 +72,12 @@ impl Authorize {
             Ok(answer) => Err(problem::unreached(
                 self.proxy.upstream(),
                 &format!("{} answered {} when asked for leave", self.path, answer.status()),
+                correlation::of(request).as_ref(),
             )),
-            Err(NoAnswer { cause, .. }) => Err(problem::unreached(self.proxy.upstream(), &cause)),
+            Err(NoAnswer { cause, .. }) => {
+                let id = correlation::of(request);
+                Err(problem::unreached(self.proxy.upstream(), &cause, id.as_ref()))
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use exactly::layer::{Body, NothingHappened, OutcomeUnknown, Problem};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
+use super::correlation;
 use crate::config::Upstream;
 
 /// How soon to try again when an upstream cannot be reached.
@@ -40,14 +41,15 @@ fn ambiguous(why: &str) -> Response<Body> {
 }
 
 /// No byte was sent: nothing happened.
-pub(super) fn unreached(upstream: &Upstream, cause: &str) -> Response<Body> {
-    tracing::warn!(%upstream, cause, "upstream not reached; nothing was sent");
+pub(super) fn unreached(upstream: &Upstream, cause: &str, id: Option<&HeaderValue>) -> Response<Body> {
     let mut problem = problem(
         StatusCode::SERVICE_UNAVAILABLE,
         "urn:exactly:problem:upstream-unavailable",
         "DEPENDENCY.unavailable",
         "The service behind the gateway cannot be reached",
     );
+    let correlation_id = id.map(correlation::shown);
+    tracing::warn!(%upstream, cause, code = problem.code, correlation_id, "upstream not reached; nothing was sent");
     "nothing was sent to it; repeat the request later".clone_into(&mut problem.detail);
     problem.retryable = true;
     problem.retry_after = Some(RETRY_AFTER_SECONDS);
@@ -80,8 +82,7 @@ pub(super) fn body_broken(cause: &str, sent: bool) -> Response<Body> {
 
 /// Something was sent, and no whole answer came. With a key the layer holds the call in doubt; without one, this is all
 /// that the client will ever learn.
-pub(super) fn broken(upstream: &Upstream, cause: &str, timed_out: bool) -> Response<Body> {
-    tracing::warn!(%upstream, cause, "no answer from upstream after bytes were sent");
+pub(super) fn broken(upstream: &Upstream, cause: &str, timed_out: bool, id: Option<&HeaderValue>) -> Response<Body> {
     let mut problem = if timed_out {
         problem(
             StatusCode::GATEWAY_TIMEOUT,
@@ -97,6 +98,8 @@ pub(super) fn broken(upstream: &Upstream, cause: &str, timed_out: bool) -> Respo
             "The service behind the gateway broke off",
         )
     };
+    let (code, correlation_id) = (problem.code, id.map(correlation::shown));
+    tracing::warn!(%upstream, cause, code, correlation_id, "no answer from upstream after bytes were sent");
     "it may have carried the request out; find out before you repeat one that has no key"
         .clone_into(&mut problem.detail);
     let mut response = problem.to_response();

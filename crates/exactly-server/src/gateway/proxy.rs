@@ -23,7 +23,7 @@ use tower_service::Service;
 
 use super::idle::{Pieces, Watched};
 use super::pool::{Answering, Pool};
-use super::{forward, line, problem, upgrade};
+use super::{correlation, forward, line, meter, problem, upgrade};
 use crate::config::{Timeouts, Upstream};
 
 /// Which attempt this is, counted from one, on requests that the gateway protects.
@@ -121,33 +121,45 @@ impl Proxy {
         let is_keyed = request.extensions().get::<CallInfo>().is_some();
         // A switch of protocols is nothing that a duplicate could be given again.
         let upgrade = if is_keyed { None } else { upgrade::wanted(&mut request) };
+        let id = correlation::of(&request);
         self.readdress(&mut request);
         if let Some(upgrade) = upgrade {
-            return self.forward_upgrade(upgrade, request).await;
+            return self.forward_upgrade(upgrade, request, id.as_ref()).await;
         }
         match self.exchange(request).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                problem::broken(self.upstream(), "it switched protocols unasked", false)
+                meter::unknown();
+                problem::broken(self.upstream(), "it switched protocols unasked", false, id.as_ref())
             }
             Ok(mut response) => {
+                meter::answered();
                 if is_keyed {
                     // It is read whole, and replayed without what came after it.
                     response.headers_mut().remove(header::TRAILER);
                 }
                 self.pass_back(response)
             }
-            Err(no_answer) => no_answer.told(self.upstream()),
+            Err(no_answer) => no_answer.told(self.upstream(), id.as_ref()),
         }
     }
 
-    async fn forward_upgrade(&self, upgrade: upgrade::Wanted, mut request: Request<Body>) -> Response<Body> {
+    async fn forward_upgrade(
+        &self,
+        upgrade: upgrade::Wanted,
+        mut request: Request<Body>,
+        id: Option<&HeaderValue>,
+    ) -> Response<Body> {
         upgrade.ask_for(request.headers_mut());
         let begun = AtomicBool::new(true);
         let exchange = line::exchange_alone(self.upstream(), self.0.pool.connect_timeout(), request);
-        match self.within(&begun, Pieces::default(), exchange).await {
-            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => upgrade.join(response),
-            Ok(response) => self.pass_back(response),
-            Err(no_answer) => no_answer.told(self.upstream()),
+        let response = match self.within(&begun, Pieces::default(), exchange).await {
+            Ok(response) => response,
+            Err(no_answer) => return no_answer.told(self.upstream(), id),
+        };
+        meter::answered();
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => upgrade.join(response),
+            _ => self.pass_back(response),
         }
     }
 
@@ -263,13 +275,15 @@ impl NoAnswer {
     }
 
     /// What the client is told.
-    fn told(self, upstream: &Upstream) -> Response<Body> {
+    fn told(self, upstream: &Upstream, id: Option<&HeaderValue>) -> Response<Body> {
         if self.by_client {
             problem::body_broken(&self.cause, self.sent)
         } else if self.sent {
-            problem::broken(upstream, &self.cause, self.timed_out)
+            meter::unknown();
+            problem::broken(upstream, &self.cause, self.timed_out, id)
         } else {
-            problem::unreached(upstream, &self.cause)
+            meter::unreached();
+            problem::unreached(upstream, &self.cause, id)
         }
     }
 }

@@ -9,16 +9,18 @@ use exactly::sweep;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::doubts;
 use crate::config::Config;
 use crate::gateway::Gateway;
 
 /// How often connections and measurements that nobody needs any more are let go.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(2);
 
-/// Starts forgetting what is past its retention, and asking about what is in doubt.
+/// Starts forgetting what is past its retention, and counting and asking about what is in doubt.
 pub(super) fn start(gateway: &Gateway, store: &Arc<dyn Operate>, config: &Config, metrics: PrometheusHandle) {
     let records = Arc::clone(store);
     sweep::hourly(records);
+    doubts::start(Arc::clone(store));
     let (tidied, mut ticks) = (gateway.clone(), interval(TIDY_EVERY));
     tokio::spawn(async move {
         loop {

@@ -18,6 +18,7 @@ mod migrate;
 mod reconcile;
 mod server;
 mod servers;
+mod telemetry;
 mod truth;
 mod upstream;
 mod wire;

@@ -17,7 +17,7 @@ use super::policy::Policy;
 use super::problem::{RETRY_AFTER_DEFAULT, Refusal, link_header};
 use super::reply::{KeyStatus, NothingHappened, OutcomeUnknown, label};
 use super::transaction::{OpenTx, Regained, Transactions};
-use super::{CallInfo, Guarantee, Shared, answer};
+use super::{CallInfo, Guarantee, Shared, answer, log};
 use crate::gate::Passage;
 use crate::once::Ending;
 use crate::{Call, CallId, Claim, Fenced, StoreError, Verdict, telemetry};
@@ -79,6 +79,7 @@ where
 
     async fn run_leased(self: Box<Self>, claim: Claim) -> Result<Response<Body>, S::Error> {
         let _running = telemetry::Running::start();
+        log::begun(&self.call, claim.attempt);
         let Self {
             shared,
             policy,
@@ -110,7 +111,7 @@ where
                     (_, Came::Unknown) => Refusal::InDoubt { id, settle },
                     _ => Refusal::HandlerFailed { id, settle },
                 };
-                return Ok(shared.refuse_keyed(&policy, refusal, Some(policy.keep)));
+                return Ok(shared.refuse_keyed(&policy, &call, refusal, Some(policy.keep)));
             }
         };
         Ok(match answer.fate(policy.guarantee) {
@@ -118,16 +119,16 @@ where
                 let outcome = answer.encode(&policy, call.id());
                 match shared.once.settle(&claim, Ending::Happened(outcome), policy.keep).await {
                     Ok(Fenced::Applied) => {
-                        telemetry::transition(&call, claim.attempt, "in flight", "done");
+                        log::moved(&call, claim.attempt, "in flight", "done", Some(answer.parts.status));
                         answer.stored(&policy)
                     }
                     // Someone else owns the key by now, or the store is still being told: this is not the last word.
-                    Ok(Fenced::Superseded) | Err(_) => shared.unknown(&policy, call.id()),
+                    Ok(Fenced::Superseded) | Err(_) => shared.unknown(&policy, &call),
                 }
             }
             Fate::Free => match shared.once.settle(&claim, Ending::DidNotHappen, policy.keep).await {
                 Ok(Fenced::Applied) => {
-                    telemetry::transition(&call, claim.attempt, "in flight", "absent");
+                    log::moved(&call, claim.attempt, "in flight", "absent", Some(answer.parts.status));
                     answer.freed()
                 }
                 // Nothing happened all the same, but the key is not free: nothing is said about it.
@@ -194,7 +195,7 @@ where
                 let _ = tx.rollback().await;
                 return match other {
                     Came::Failed(error) => Err(error),
-                    _ => Ok(shared.refuse_keyed(&policy, Refusal::RolledBack, None)),
+                    _ => Ok(shared.refuse_keyed(&policy, &call, Refusal::RolledBack, None)),
                 };
             }
         };
@@ -203,14 +204,14 @@ where
             return Ok(answer.freed());
         }
         if !matches!(tx.regain(), Regained::Open) {
-            return Ok(shared.refuse_keyed(&policy, Refusal::TransactionWithheld, None));
+            return Ok(shared.refuse_keyed(&policy, &call, Refusal::TransactionWithheld, None));
         }
         let outcome = answer.encode(&policy, call.id());
         match tx.complete_in(&claim, &outcome, policy.keep).await {
             Ok(Fenced::Applied) => {}
             Ok(Fenced::Superseded) => {
                 let _ = tx.rollback().await;
-                return Ok(shared.refuse_keyed(&policy, Refusal::StoreUnavailable, None));
+                return Ok(shared.refuse_keyed(&policy, &call, Refusal::StoreUnavailable, None));
             }
             Err(error) => {
                 let _ = tx.rollback().await;
@@ -219,7 +220,7 @@ where
         }
         Ok(match tx.commit().await {
             Ok(()) => {
-                telemetry::transition(&call, claim.attempt, "absent", "done");
+                log::moved(&call, claim.attempt, "absent", "done", Some(answer.parts.status));
                 shared.recent.insert(*call.id());
                 answer.stored(&policy)
             }
@@ -296,7 +297,7 @@ impl Shared {
         tracing::warn!(call = %call.id(), %error, "commit unanswered; asking the database what came of it");
         let deadline = Instant::now() + self.once.limits().record_patience;
         let Ok((tx, verdict)) = self.open_and_begin(call, deadline).await else {
-            return self.unknown(policy, call.id());
+            return self.unknown(policy, call);
         };
         let _ = tx.rollback().await;
         match verdict {
@@ -304,20 +305,20 @@ impl Shared {
             Verdict::Replay(replay) if replay.outcome == outcome && answer.is_kept(policy) => answer.stored(policy),
             Verdict::Replay(_) => self.told(policy, call, verdict),
             Verdict::Run(_) => self.unavailable(policy, call, error),
-            _ => self.unknown(policy, call.id()),
+            _ => self.unknown(policy, call),
         }
     }
 
     /// Ends an attempt of which nobody knows what it did.
     async fn lose(&self, policy: &Policy, call: &Call, claim: &Claim) {
         let lost = match policy.guarantee {
-            Guarantee::Rerunnable | Guarantee::Joined => "rerunnable",
+            Guarantee::Rerunnable | Guarantee::Joined => "lost",
             Guarantee::AtMostOnce | Guarantee::Transactional => {
                 telemetry::count(telemetry::IN_DOUBT);
                 "in doubt"
             }
         };
-        telemetry::transition(call, claim.attempt, "in flight", lost);
+        log::moved(call, claim.attempt, "in flight", lost, None);
         // If the store cannot be told, the end of the lease tells it.
         let _ = self.once.settle(claim, Ending::Unknown, policy.keep).await;
     }

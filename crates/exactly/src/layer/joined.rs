@@ -12,7 +12,7 @@ use super::exchange::Came;
 use super::fate::Fate;
 use super::policy::Policy;
 use super::problem::Refusal;
-use super::{CallInfo, Guarantee, Shared};
+use super::{CallInfo, Guarantee, Shared, log};
 use crate::digest::Hex;
 use crate::once::Ending;
 use crate::{Call, Claim, Fenced, Keep, Verdict, telemetry};
@@ -70,7 +70,11 @@ impl Shared {
         match self.once.settle(claim, ending, policy.keep).await {
             Ok(Fenced::Applied) => {
                 let to = if happened { "done" } else { "absent" };
-                telemetry::transition(call, claim.attempt, "in flight", to);
+                let status = match &came {
+                    Came::Answer(answer) => Some(answer.status()),
+                    _ => None,
+                };
+                log::moved(call, claim.attempt, "in flight", to, status);
                 match came {
                     Came::Answer(answer) if happened => Ok(answer.stored(policy)),
                     Came::Answer(answer) => Ok(answer.freed()),
@@ -80,13 +84,13 @@ impl Shared {
                     }
                     Came::Broke | Came::Unknown => {
                         telemetry::count(telemetry::FREED);
-                        Ok(self.refuse_keyed(policy, Refusal::FencedOut, None))
+                        Ok(self.refuse_keyed(policy, call, Refusal::FencedOut, None))
                     }
                 }
             }
             Ok(Fenced::Superseded) => Ok(self.after_join(policy, call, came).await),
             // The store is still being told, and whoever asks again learns what came of it.
-            Err(_) => Ok(self.refuse_keyed(policy, Refusal::Unsettled, None)),
+            Err(_) => Ok(self.refuse_keyed(policy, call, Refusal::Unsettled, None)),
         }
     }
 
@@ -102,7 +106,7 @@ impl Shared {
             }
             // A later attempt has the call, so this one did not commit.
             Ok(Some(verdict)) => self.told(policy, call, verdict),
-            Ok(None) | Err(_) => self.refuse_keyed(policy, Refusal::Unsettled, None),
+            Ok(None) | Err(_) => self.refuse_keyed(policy, call, Refusal::Unsettled, None),
         }
     }
 }

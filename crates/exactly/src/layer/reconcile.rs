@@ -10,10 +10,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
 use super::policy::Policy;
-use super::{IdempotencyLayer, Settlement, Shared, answer};
+use super::{IdempotencyLayer, Settlement, Shared, answer, log};
 use crate::once::Ending;
 use crate::store::{CallView, Filter, Inspect, Phase};
-use crate::{Call, Claim, Fenced, Key, StoreError, Verdict, telemetry};
+use crate::{Call, Claim, Fenced, Key, StoreError, Verdict};
 
 /// How many doubts are asked about at a time.
 const ASKED_AT_A_TIME: usize = 8;
@@ -156,7 +156,11 @@ impl Shared {
             let Some(settlement) = (reconcile.0)(asked).await else {
                 return Ok(Verdict::InDoubt(doubt));
             };
-            telemetry::transition(call, doubt.attempt, "in doubt", name(&settlement));
+            let status = match &settlement {
+                Settlement::Happened(answer) => Some(answer.status()),
+                Settlement::DidNotHappen => None,
+            };
+            log::moved(call, doubt.attempt, "in doubt", name(&settlement), status);
             let ending = encode(policy, &doubt, &settlement);
             // Superseded: someone else settled it. Either way the record has the last word.
             let _ = self.once.settle(&doubt, ending, policy.keep).await?;

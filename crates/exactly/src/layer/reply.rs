@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use super::Shared;
 use super::answer::{self, Stored};
 use super::body::Body;
 use super::exchange::Answer;
 use super::policy::Policy;
 use super::problem::Refusal;
+use super::{Shared, log};
 use crate::clock::{Clock, WallClock};
 use crate::{Call, CallId, Keep, Replay, StoreError, Verdict, telemetry};
 
@@ -109,17 +109,26 @@ impl Shared {
                 (Refusal::InDoubt { id: call.id(), settle }, None)
             }
         };
-        tracing::debug!(key = %call.key().digest(), operation = call.scope().operation(), ?refusal, "call refused");
         // Retention starts when the outcome is stored, so it cannot end sooner than this.
-        self.refuse_keyed(policy, refusal, Some(keep.unwrap_or(policy.keep)))
+        self.refuse_keyed(policy, call, refusal, Some(keep.unwrap_or(policy.keep)))
     }
 
     pub(super) fn refuse(&self, policy: &Policy, refusal: Refusal<'_>) -> Response<Body> {
-        self.render.render(&refusal.problem(policy))
+        let problem = refusal.problem(policy);
+        log::refused_without_call(&problem);
+        self.render.render(&problem)
     }
 
-    pub(super) fn refuse_keyed(&self, policy: &Policy, refusal: Refusal<'_>, keep: Option<Keep>) -> Response<Body> {
-        let mut response = self.refuse(policy, refusal);
+    pub(super) fn refuse_keyed(
+        &self,
+        policy: &Policy,
+        call: &Call,
+        refusal: Refusal<'_>,
+        keep: Option<Keep>,
+    ) -> Response<Body> {
+        let problem = refusal.problem(policy);
+        log::refused(call, &problem);
+        let mut response = self.render.render(&problem);
         if let Some(keep) = keep {
             response.headers_mut().insert(IDEMPOTENCY_EXPIRES, expires(keep));
         }
@@ -127,10 +136,10 @@ impl Shared {
     }
 
     /// The answer to a call whose outcome could not be stored.
-    pub(super) fn unknown(&self, policy: &Policy, id: &CallId) -> Response<Body> {
+    pub(super) fn unknown(&self, policy: &Policy, call: &Call) -> Response<Body> {
         telemetry::count(telemetry::IN_DOUBT);
-        let settle = self.settle_link(id);
-        self.refuse_keyed(policy, Refusal::Unknown { id, settle }, Some(policy.keep))
+        let (id, settle) = (call.id(), self.settle_link(call.id()));
+        self.refuse_keyed(policy, call, Refusal::Unknown { id, settle }, Some(policy.keep))
     }
 
     /// Where the call is settled, if anywhere.
@@ -141,8 +150,8 @@ impl Shared {
     pub(super) fn unavailable(&self, policy: &Policy, call: &Call, error: &StoreError) -> Response<Body> {
         telemetry::count(telemetry::STORE_UNAVAILABLE);
         let operation = call.scope().operation();
-        tracing::error!(key = %call.key().digest(), operation, %error, "call turned away");
-        self.refuse_keyed(policy, Refusal::StoreUnavailable, None)
+        tracing::error!(key = %call.key().digest(), operation, call = %call.id(), %error, "call turned away");
+        self.refuse_keyed(policy, call, Refusal::StoreUnavailable, None)
     }
 
     fn replay(&self, policy: &Policy, call: &Call, replay: Replay) -> Response<Body> {
@@ -151,9 +160,10 @@ impl Shared {
         match stored(policy, call, replay.outcome) {
             Ok(response) => {
                 telemetry::count(telemetry::REPLAYED);
+                log::replayed(call, response.status());
                 label(response, KeyStatus::Replayed, Some(keep))
             }
-            Err(status) => self.refuse_keyed(policy, Refusal::ReplayUnavailable { status }, Some(keep)),
+            Err(status) => self.refuse_keyed(policy, call, Refusal::ReplayUnavailable { status }, Some(keep)),
         }
     }
 
@@ -174,7 +184,7 @@ impl Shared {
             (Err(Some(status)), Some(answer)) if answer.status() == status => {
                 label(answer.into_response(), KeyStatus::Stored, Some(keep))
             }
-            (Err(status), _) => self.refuse_keyed(policy, Refusal::ReplayUnavailable { status }, Some(keep)),
+            (Err(status), _) => self.refuse_keyed(policy, call, Refusal::ReplayUnavailable { status }, Some(keep)),
         }
     }
 }
@@ -186,7 +196,7 @@ fn stored(policy: &Policy, call: &Call, outcome: Bytes) -> Result<Response<Body>
         Ok(Stored::NotKept(status)) => Err(Some(status)),
         Err(answer::Unreadable) => {
             let operation = call.scope().operation();
-            tracing::error!(key = %call.key().digest(), operation, "stored answer cannot be read");
+            tracing::error!(key = %call.key().digest(), operation, call = %call.id(), "stored answer cannot be read");
             Err(None)
         }
     }
