@@ -60,9 +60,9 @@ async fn a_lost_answer_is_looked_for_in_the_record() {
     assert_eq!(told.header("retry-after"), Some("1"));
 }
 
-/// While the record cannot be asked, nobody is told that nothing happened.
+/// The record knows, and whoever asks again once it can be asked learns it.
 #[tokio::test(start_paused = true)]
-async fn while_the_record_cannot_be_asked_the_outcome_is_unknown_and_learnt_later() {
+async fn while_the_record_cannot_be_asked_nobody_is_told_that_nothing_happened() {
     for (commits, fault) in [
         (true, Fault::Refuses),
         (false, Fault::Refuses),
@@ -74,7 +74,8 @@ async fn while_the_record_cannot_be_asked_the_outcome_is_unknown_and_learnt_late
         let app = lossy(&store, commits);
         store.break_with(Verb::Abandon, fault);
         let told = ask("1").send(&app).await;
-        told.assert_problem(409, "OUTCOME.unknown");
+        told.assert_problem(503, "DEPENDENCY.unavailable");
+        assert!(!told.text().contains("nothing"), "{}", told.text());
         assert_eq!(told.problem()["retryable"], true, "{fault:?}");
         store.mend();
         // It was being told to the store all the while.
