@@ -88,7 +88,7 @@ pub(crate) struct Timeouts {
     pub(crate) response: Duration,
     /// For a client to send the head of its request.
     pub(crate) header: Duration,
-    /// Between two pieces of a request's body.
+    /// Between two pieces of a request's body, or of an answer that a client takes.
     pub(crate) body: Duration,
     /// For running requests, once told to stop.
     pub(crate) drain: Duration,

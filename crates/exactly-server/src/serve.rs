@@ -1,9 +1,11 @@
 //! `exactly serve`: the gateway, the API and the work behind them.
 
 mod accept;
+mod activity;
 mod background;
 mod doubts;
 mod framing;
+mod patient;
 mod shutdown;
 mod token;
 mod workers;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::layer::{self, BoxError};
+use exactly::layer::{self, BoxError, CallInfo};
 use http::Request;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -31,43 +31,58 @@ impl<B> Watched<B> {
     }
 }
 
-/// How many pieces of a request's body went out.
-#[derive(Debug, Default)]
-pub(super) struct Pieces(Option<Arc<AtomicU64>>);
+/// When the last piece of a request's body went out.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    begun: Instant,
+    /// So many milliseconds later.
+    last: Option<Arc<AtomicU64>>,
+}
 
-/// A body whose pieces are counted.
-struct Counted<B> {
+/// A body whose pieces are noted.
+struct Noted<B> {
     body: B,
-    pieces: Arc<AtomicU64>,
+    begun: Instant,
+    last: Arc<AtomicU64>,
 }
 
 impl Pieces {
-    /// Counts the pieces of `request`, if it has more than it has shown.
-    pub(super) fn of(request: &mut Request<layer::Body>) -> Self {
-        if request.body().size_hint().exact().is_some_and(|left| left == 0) || request.body().is_end_stream() {
-            return Self::default();
+    /// A body that goes out at once, or is none.
+    pub(super) fn none() -> Self {
+        Self {
+            begun: Instant::now(),
+            last: None,
         }
-        let pieces = Arc::new(AtomicU64::new(0));
-        let body = std::mem::take(request.body_mut());
-        *request.body_mut() = layer::Body::stream(Counted {
-            body,
-            pieces: Arc::clone(&pieces),
-        });
-        Self(Some(pieces))
     }
 
-    pub(super) fn count(&self) -> u64 {
-        self.0.as_ref().map_or(0, |pieces| pieces.load(Ordering::Relaxed))
+    /// Notes the pieces of `request`, unless they are all there.
+    pub(super) fn of(request: &mut Request<layer::Body>) -> Self {
+        let mut pieces = Self::none();
+        let is_all_there = request.body().is_end_stream() || request.extensions().get::<CallInfo>().is_some();
+        if !is_all_there {
+            let last = Arc::new(AtomicU64::new(0));
+            pieces.last = Some(Arc::clone(&last));
+            let (body, begun) = (std::mem::take(request.body_mut()), pieces.begun);
+            *request.body_mut() = layer::Body::stream(Noted { body, begun, last });
+        }
+        pieces
+    }
+
+    /// When the last one went out; before the first, when it began.
+    pub(super) fn last(&self) -> Instant {
+        let later = self.last.as_ref().map_or(0, |last| last.load(Ordering::Relaxed));
+        self.begun + Duration::from_millis(later)
     }
 }
 
-impl<B: Body + Unpin> Body for Counted<B> {
+impl<B: Body + Unpin> Body for Noted<B> {
     type Data = B::Data;
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        self.pieces.fetch_add(1, Ordering::Relaxed);
+        let later = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(later, Ordering::Relaxed);
         Poll::Ready(frame)
     }
 

@@ -18,7 +18,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, Limited};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 use tower_service::Service;
 
 use super::idle::{Pieces, Watched};
@@ -152,7 +152,7 @@ impl Proxy {
         upgrade.ask_for(request.headers_mut());
         let begun = AtomicBool::new(true);
         let exchange = line::exchange_alone(self.upstream(), self.0.pool.connect_timeout(), request);
-        let response = match self.within(&begun, Pieces::default(), exchange).await {
+        let response = match self.within(&begun, Pieces::none(), exchange).await {
             Ok(response) => response,
             Err(no_answer) => return no_answer.told(self.upstream(), id),
         };
@@ -170,13 +170,13 @@ impl Proxy {
         exchange: impl Future<Output = Result<T, NoAnswer>>,
     ) -> Result<T, NoAnswer> {
         let mut exchange = pin!(exchange);
-        let mut sent = 0;
         loop {
-            if let Ok(answered) = timeout(self.0.response_timeout, exchange.as_mut()).await {
+            let last = pieces.last();
+            if let Ok(answered) = timeout_at(last + self.0.response_timeout, exchange.as_mut()).await {
                 return answered;
             }
             // A long upload is no silence.
-            if pieces.count() == sent {
+            if pieces.last() == last {
                 return Err(NoAnswer {
                     sent: begun.load(Ordering::Relaxed),
                     timed_out: true,
@@ -184,7 +184,6 @@ impl Proxy {
                     cause: format!("no answer within {:?}", self.0.response_timeout),
                 });
             }
-            sent = pieces.count();
         }
     }
 

@@ -21,7 +21,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::activity::Activity;
 use super::framing::Framed;
+use super::patient::Patient;
 use super::shutdown::Shutdown;
 use crate::config::Config;
 use crate::gateway::{Peer, Place};
@@ -34,6 +36,8 @@ const STREAMS_MAX: u32 = 200;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The pause before looking again at the first bytes of a client that sends them one by one.
 const PEEK_PAUSE: Duration = Duration::from_millis(5);
+/// How long an HTTP/2 client that was told to leave is waited for, while it takes and asks for nothing.
+const GOODBYE_MAX: Duration = Duration::from_secs(5);
 /// How often an HTTP/2 connection is asked whether its other end is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
@@ -44,6 +48,8 @@ pub(super) struct Acceptor {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     head_timeout: Duration,
+    /// How long a client may take nothing of its answer, or ask for nothing over HTTP/2.
+    patience: Duration,
 }
 
 /// Who is connected, and the place that it takes.
@@ -73,6 +79,7 @@ impl Acceptor {
             http1,
             http2,
             head_timeout,
+            patience: config.timeouts.body,
         }
     }
 
@@ -137,12 +144,13 @@ impl Acceptor {
         B::Error: Into<BoxError>,
     {
         let address = client.address;
-        let service = service_fn(move |mut request: Request<_>| {
+        let answer = move |mut request: Request<_>| {
             request.extensions_mut().insert(Peer(client.address));
             request.extensions_mut().insert(client.place.clone());
             answer(request)
-        });
-        let (http1, http2, head_timeout) = (self.http1.clone(), self.http2.clone(), self.head_timeout);
+        };
+        let (http1, http2) = (self.http1.clone(), self.http2.clone());
+        let (head_timeout, patience) = (self.head_timeout, self.patience);
         async move {
             let begun = tokio::select! {
                 begun = timeout(head_timeout, is_http2(&stream)) => begun,
@@ -150,13 +158,32 @@ impl Acceptor {
             };
             let ended = match begun {
                 Ok(Ok(true)) => {
-                    let connection = http2.serve_connection(TokioIo::new(stream), service);
-                    finished(connection, http2::Connection::graceful_shutdown, &shutdown).await
+                    let activity = Activity::default();
+                    let noted = activity.clone();
+                    let service = service_fn(move |request| {
+                        let (under_way, answered) = (noted.begin(), answer(request));
+                        let noted = noted.clone();
+                        async move {
+                            let answer = answered.await;
+                            drop(under_way);
+                            answer.map(|answer| answer.map(|body| noted.note(body)))
+                        }
+                    });
+                    let connection = http2.serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
+                    let leave = async {
+                        tokio::select! {
+                            () = shutdown.asked() => {}
+                            () = activity.quiet(patience) => {}
+                        }
+                    };
+                    let give_up = activity.quiet(patience.min(GOODBYE_MAX));
+                    finished(connection, http2::Connection::graceful_shutdown, leave, give_up).await
                 }
                 Ok(Ok(false)) => {
-                    let io = TokioIo::new(Framed::new(stream));
-                    let connection = http1.serve_connection(io, service).with_upgrades();
-                    finished(connection, UpgradeableConnection::graceful_shutdown, &shutdown).await
+                    let io = TokioIo::new(Framed::new(Patient::new(stream, patience)));
+                    let connection = http1.serve_connection(io, service_fn(answer)).with_upgrades();
+                    let (stop, leave) = (UpgradeableConnection::graceful_shutdown, shutdown.asked());
+                    finished(connection, stop, leave, std::future::pending()).await
                 }
                 // Whoever says nothing has no place here.
                 Ok(Err(_)) | Err(_) => return,
@@ -168,14 +195,26 @@ impl Acceptor {
     }
 }
 
-/// Runs a connection to its end, which comes sooner once the server is told to stop.
-async fn finished<C: Future>(connection: C, stop: impl Fn(Pin<&mut C>), shutdown: &Shutdown) -> C::Output {
+/// Runs a connection to its end, which comes sooner once it is to be left. Then its client is told, and may have no more to
+/// say about it.
+async fn finished<C, E>(
+    connection: C,
+    stop: impl Fn(Pin<&mut C>),
+    leave: impl Future<Output = ()>,
+    give_up: impl Future<Output = ()>,
+) -> Result<(), E>
+where
+    C: Future<Output = Result<(), E>>,
+{
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = shutdown.asked() => stop(connection.as_mut()),
+        () = leave => stop(connection.as_mut()),
     }
-    connection.await
+    tokio::select! {
+        ended = connection => ended,
+        () = give_up => Ok(()),
+    }
 }
 
 /// Whether the client begins as HTTP/2 does, which no request of HTTP/1 can. All of the beginning is waited for: hyper would

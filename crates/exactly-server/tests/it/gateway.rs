@@ -224,12 +224,18 @@ async fn a_client_cannot_name_a_call_or_an_attempt() {
     for request in [get("/"), post("/"), post("/").key("k1")] {
         let request = request
             .header("exactly-call", "forged")
+            .header("exactly-token", "forged")
+            .header("exactly-keep", "1")
             .header("Idempotency-Attempt", "7");
         request.to(server.listen).await;
     }
     let [plain, unkeyed, keyed] = &upstream.requests()[..] else {
         panic!("three requests")
     };
+    for request in [plain, unkeyed, keyed] {
+        assert_eq!(request.header("exactly-token"), None);
+        assert_eq!(request.header("exactly-keep"), None);
+    }
     for request in [plain, unkeyed] {
         assert_eq!(request.header("exactly-call"), None);
         assert_eq!(request.header("idempotency-attempt"), None);

@@ -350,6 +350,63 @@ async fn whoever_dawdles_loses_its_place() {
 }
 
 #[tokio::test]
+async fn whoever_takes_no_answers_or_asks_for_nothing_loses_its_place() {
+    let upstream = Upstream::scripted(|mut wire, upstream| async move {
+        while let Some(request) = wire.request().await {
+            upstream.note(&request);
+            let answer = match request.target() {
+                "/long" => reply(200, &[], &"x".repeat(50_000_000)),
+                _ => reply(201, &[], "short"),
+            };
+            if wire.send(answer).await.is_err() {
+                upstream.note(&Message {
+                    start: "GET given-up".to_owned(),
+                    ..Message::default()
+                });
+                return;
+            }
+        }
+    })
+    .await;
+    let settings = "connections_max = 4\n[timeouts]\nbody = \"300ms\"\n";
+    let mut server = Server::with(upstream.address, settings);
+    let mut idle = Vec::new();
+    for opening in [
+        get("/long").bytes(),
+        get("/long").bytes(),
+        // HTTP/2 up to its settings, and not even so far.
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+    ] {
+        let mut wire = Wire::connect(server.listen).await;
+        wire.send(opening).await.unwrap();
+        idle.push(wire);
+    }
+    sleep(SHORT).await;
+    let answer = timeout(PATIENCE, get("/").to(server.listen)).await.unwrap();
+    assert_eq!(served.text(), "short");
+    // All of them are closed, and so are the upstream's ends.
+    let (multiplexed, long) = (idle.split_off(2), idle);
+    for mut wire in multiplexed {
+        let _ = timeout(PATIENCE, wire.rest()).await.unwrap();
+    }
+    let given_up = || {
+        upstream
+            .requests()
+            .iter()
+            .filter(|request| request.target() == "given-up")
+            .count()
+    };
+    let ended = until(async || (given_up() == 2).then_some(()));
+    timeout(PATIENCE, ended).await.unwrap();
+    for mut wire in long {
+        let taken = timeout(PATIENCE, wire.rest()).await.unwrap().unwrap_or_default();
+        assert!(taken.len() < 50_000_000, "{}", taken.len());
+    }
+    serves(&mut server, &upstream).await;
+}
+
+#[tokio::test]
 async fn a_head_that_comes_byte_by_byte_is_closed_on_time_and_costs_nobody_else() {
     let upstream = Upstream::counting().await;
     let mut server = Server::with(upstream.address, "[timeouts]\nheader = \"500ms\"\n");

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::PATIENCE;
 use crate::client::{get, post};
@@ -62,7 +63,7 @@ async fn losing(known: &Known) -> Upstream {
 fn settings(reconcile: &str, more: &str) -> String {
     format!(
         "{more}\n[timeouts]\nconnect = \"200ms\"\nresponse = \"300ms\"\n\
-         [[routes]]\nmethod = \"POST\"\npath = \"/refunds/{{id}}\"\nlease = \"1s\"\n{reconcile}\n"
+         [[routes]]\nmethod = \"POST\"\npath = \"/refunds/{{id}}\"\nlease = \"1s\"\nreconcile_after = \"0s\"\n{reconcile}\n"
     )
 }
 
@@ -175,6 +176,22 @@ async fn what_the_upstream_does_not_know_of_is_run_again() {
 }
 
 #[tokio::test]
+async fn what_may_still_lie_in_a_queue_is_not_run_again() {
+    let known = Known::default();
+    let upstream = losing(&known).await;
+    let settings = settings(BY_CALL, SELDOM).replace("reconcile_after = \"0s\"", "reconcile_after = \"1s\"");
+    let server = Server::with(upstream.address, &settings);
+    let request = post("/refunds/7").key("k");
+    known.set(404);
+    let begun = Instant::now();
+    assert_eq!(request.to(server.listen).await.status(), 409);
+    let run = until(async || (request.to(server.listen).await.text() == "run").then_some(()));
+    timeout(PATIENCE, run).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_millis(950), "{:?}", begun.elapsed());
+    assert_eq!(upstream.effects(), 2);
+}
+
+#[tokio::test]
 async fn probes_by_key_cannot_be_led_elsewhere() {
     let known = Known::default();
     let upstream = losing(&known).await;
@@ -222,10 +239,12 @@ async fn doubts_end_in_the_background_without_any_request() {
     timeout(PATIENCE, asked).await.unwrap();
     assert_eq!(reconciled(&server).await, [""; 0]);
     known.set(200);
-    let ended = until(async || (!reconciled(&server).await.is_empty()).then_some(()));
+    let ended = until(async || {
+        let calls = operators(&server, "/v1/calls").await;
+        (calls["calls"][0]["phase"] == "done").then_some(())
+    });
     timeout(PATIENCE, ended).await.unwrap();
-    let calls = operators(&server, "/v1/calls").await;
-    assert_eq!(calls["calls"][0]["phase"], "done", "{calls}");
+    assert_eq!(reconciled(&server).await.len(), 1);
     known.set(500);
     let answer = request.to(server.listen).await;
     assert_eq!(
@@ -254,7 +273,10 @@ async fn what_a_killed_gateway_left_behind_is_asked_about() {
     wire.send(request.bytes()).await.unwrap();
     until(async || (upstream.effects() == 1).then_some(())).await;
     server.restart();
-    let ended = until(async || (!reconciled(&server).await.is_empty()).then_some(()));
+    let ended = until(async || {
+        let calls = operators(&server, "/v1/calls").await;
+        (calls["calls"][0]["phase"] == "done").then_some(())
+    });
     timeout(PATIENCE, ended).await.unwrap();
     let answer = request.to(server.listen).await;
     assert_eq!(

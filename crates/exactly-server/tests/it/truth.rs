@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::PATIENCE;
 use crate::client::{get, post};
@@ -278,6 +279,39 @@ async fn an_answer_that_does_not_come_in_time_is_unknown_with_a_key_and_a_timeou
         }
         assert_eq!(upstream.effects(), 2 * (n + 1), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_long_upload_is_no_silence_and_silence_after_it_is() {
+    let upstream = Upstream::scripted(|mut wire, _| async move {
+        let request = wire.request().await.unwrap();
+        match request.target() {
+            "/silent" => _ = wire.is_ended().await,
+            _ => wire.send(reply(201, &[], &request.text())).await.unwrap(),
+        }
+    })
+    .await;
+    let settings = "[timeouts]\nconnect = \"1s\"\nresponse = \"1s\"\n";
+    let server = Server::with(upstream.address, settings);
+    let upload = async |path: &str| {
+        let mut wire = Wire::connect(server.listen).await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n");
+        wire.send(head).await.unwrap();
+        for _ in 0..10 {
+            sleep(Duration::from_millis(150)).await;
+            wire.send("x").await.unwrap();
+        }
+        let sent = Instant::now();
+        (wire.answered().await.unwrap(), sent.elapsed())
+    };
+    let ((answer, _), (silent, after)) = tokio::join!(upload("/"), upload("/silent"));
+    assert_eq!((answer.status(), answer.text().as_str()), (201, "xxxxxxxxxx"));
+    assert_eq!(silent.status(), 504);
+    assert!(after > Duration::from_millis(900), "{after:?}");
+    // What has been sent at once is waited for as long, and not for longer.
+    let sent = Instant::now();
+    assert_eq!(told(&post("/silent").key("k").to(server.listen).await), Told::Unknown);
+    assert!(sent.elapsed() < Duration::from_millis(1900), "{:?}", sent.elapsed());
 }
 
 #[tokio::test]

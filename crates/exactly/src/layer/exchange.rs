@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Request, Response, StatusCode, header, response};
+use http::{Request, Response, header, response};
 use http_body::Body as HttpBody;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
@@ -43,7 +43,7 @@ pub(super) enum Came<E> {
 }
 
 pub(super) struct Answer {
-    parts: response::Parts,
+    pub(super) parts: response::Parts,
     body: Read,
 }
 
@@ -330,10 +330,6 @@ impl Answer {
             return Fate::Free;
         }
         fate(guarantee, self.parts.status)
-    }
-
-    pub(super) fn status(&self) -> StatusCode {
-        self.parts.status
     }
 
     /// Whether duplicates get to see it.

@@ -71,7 +71,7 @@ impl Shared {
             Ok(Fenced::Applied) => {
                 let to = if happened { "done" } else { "absent" };
                 let status = match &came {
-                    Came::Answer(answer) => Some(answer.status()),
+                    Came::Answer(answer) => Some(answer.parts.status),
                     _ => None,
                 };
                 log::moved(call, claim.attempt, "in flight", to, status);

@@ -192,7 +192,7 @@ const RERUNNABLE: Kind = Kind {
 };
 const UNSETTLED: Kind = Kind {
     detail: "what came of the operation could not be read; repeat the request with the same key to learn it",
-    ..STORE_UNAVAILABLE
+    ..IN_DOUBT
 };
 const TRANSACTION_WITHHELD: Kind = Kind {
     urn: "urn:exactly:problem:transaction-withheld",

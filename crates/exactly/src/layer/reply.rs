@@ -181,7 +181,7 @@ impl Shared {
         match (stored(policy, call, replay.outcome), came) {
             (Ok(response), _) => label(response, KeyStatus::Stored, Some(keep)),
             // Of an answer that is not kept the first caller has the only copy.
-            (Err(Some(status)), Some(answer)) if answer.status() == status => {
+            (Err(Some(status)), Some(answer)) if answer.parts.status == status => {
                 label(answer.into_response(), KeyStatus::Stored, Some(keep))
             }
             (Err(status), _) => self.refuse_keyed(policy, call, Refusal::ReplayUnavailable { status }, Some(keep)),

@@ -74,7 +74,7 @@ async fn while_the_record_cannot_be_asked_nobody_is_told_that_nothing_happened()
         let app = lossy(&store, commits);
         store.break_with(Verb::Abandon, fault);
         let told = ask("1").send(&app).await;
-        told.assert_problem(503, "DEPENDENCY.unavailable");
+        told.assert_problem(503, "OUTCOME.unknown");
         assert!(!told.text().contains("nothing"), "{}", told.text());
         assert_eq!(told.problem()["retryable"], true, "{fault:?}");
         store.mend();
