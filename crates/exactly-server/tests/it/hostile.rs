@@ -384,7 +384,7 @@ async fn whoever_takes_no_answers_or_asks_for_nothing_loses_its_place() {
     }
     sleep(SHORT).await;
     let answer = timeout(PATIENCE, get("/").to(server.listen)).await.unwrap();
-    assert_eq!(served.text(), "short");
+    assert_eq!(answer.text(), "short");
     // All of them are closed, and so are the upstream's ends.
     let (multiplexed, long) = (idle.split_off(2), idle);
     for mut wire in multiplexed {
