@@ -34,6 +34,10 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok());
     let stripped: Vec<HeaderName> = there.chain(named).collect();
+    if stripped.contains(&header::TRANSFER_ENCODING) {
+        // The chunks have said how long it is (RFC 9112, section 6.3). What else was said would be passed on as the truth.
+        headers.remove(header::CONTENT_LENGTH);
+    }
     for name in stripped {
         headers.remove(name);
     }

@@ -140,6 +140,28 @@ async fn trailers_pass_in_both_directions() {
 }
 
 #[tokio::test]
+async fn an_answer_that_tells_two_lengths_is_passed_on_with_the_one_that_it_has() {
+    let upstream = Upstream::answering(|_| async {
+        let answer = "HTTP/1.1 201 Said\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+                      4\r\ndone\r\n0\r\n\r\n";
+        answer.as_bytes().to_vec()
+    })
+    .await;
+    let server = Server::start(upstream.address);
+    let mut wire = Wire::connect(server.listen).await;
+    for n in 0..3 {
+        for request in [
+            get("/"),
+            post("/").key(&format!("k{n}")),
+            post("/").key(&format!("k{n}")),
+        ] {
+            wire.send(request.bytes()).await.unwrap();
+            assert_eq!(wire.answered().await.unwrap().text(), "done");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_waits_for_leave_to_send_its_body_gets_it_only_if_it_is_read() {
     let upstream = Upstream::counting().await;
     let server = Server::with(upstream.address, "[defaults]\nbody_max = 10\n");

@@ -53,7 +53,7 @@ impl Chunk {
             Self::Size { size, in_extension } => match (byte, char::from(byte).to_digit(16)) {
                 (b'\r', _) => Self::SizeEnd { size },
                 (b'\n', _) => return Followed::Broken,
-                (_, _) if in_extension => Self::Size { size, in_extension },
+                _ if in_extension => return Followed::Within(1),
                 (b';' | b' ' | b'\t', _) => Self::Size {
                     size,
                     in_extension: true,
