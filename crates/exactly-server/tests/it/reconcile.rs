@@ -63,7 +63,7 @@ async fn losing(known: &Known) -> Upstream {
 fn settings(reconcile: &str, more: &str) -> String {
     format!(
         "{more}\n[timeouts]\nconnect = \"200ms\"\nresponse = \"300ms\"\n\
-         [[routes]]\nmethod = \"POST\"\npath = \"/refunds/{{id}}\"\nlease = \"1s\"\nreconcile_after = \"0s\"\n{reconcile}\n"
+         [[routes]]\nmethod = \"POST\"\npath = \"/refunds/{{id}}\"\nlease = \"1s\"\n{reconcile}\n"
     )
 }
 
