@@ -141,23 +141,6 @@ async fn a_doubt_ends_with_the_answer_that_the_upstream_tells() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_knows_nothing_is_believed_only_after_a_while() {
-    let known = Known::default();
-    let upstream = losing(&known).await;
-    let route = "reconcile = \"/by-call/{call}\"\nreconcile_after = \"1h\"";
-    let server = Server::with(upstream.address, &settings(route, SELDOM));
-    known.set(404);
-    for _ in 0..3 {
-        let told = post("/refunds/7").key("k").to(server.listen).await;
-        assert_eq!(told.code(), "OUTCOME.unknown", "{told:?}");
-    }
-    assert_eq!(upstream.effects(), 1);
-    // What it does know is believed at once.
-    known.set(200);
-    assert_eq!(post("/refunds/7").key("k").to(server.listen).await.text(), "found");
-}
-
-#[tokio::test]
 async fn what_the_upstream_does_not_know_of_is_run_again() {
     let known = Known::default();
     let upstream = losing(&known).await;
