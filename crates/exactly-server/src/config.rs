@@ -32,7 +32,7 @@ const FILE_DEFAULT: &str = "exactly.toml";
 /// Where requests come in unless told otherwise.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 /// The operators' address: never reachable from elsewhere unless told so.
-const ADMIN_DEFAULT: &str = "127.0.0.1:8081";
+pub(crate) const ADMIN_DEFAULT: &str = "127.0.0.1:8081";
 const STORE_DEFAULT: &str = "sqlite:exactly.db";
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 

@@ -228,7 +228,7 @@ fn still_offered(error: StoreError) -> Problem {
     let mut problem = Problem::from(error);
     problem
         .detail
-        .push_str("; it is still offered to the store, so look at the call before you repeat this");
+        .push_str("; the store may have taken it all the same, so look at the call before you repeat this");
     problem
 }
 

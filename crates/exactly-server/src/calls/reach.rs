@@ -10,11 +10,8 @@ use crate::admin::desk::Desk;
 use crate::admin::input::Actor;
 use crate::admin::settle;
 use crate::admin::wire::{CallDetail, CallPage, Purged, Settled, Trail};
-use crate::config::Config;
+use crate::config::{ADMIN_DEFAULT, Config};
 use crate::store::StoreArgs;
-
-/// Where a server listens for operators unless told otherwise.
-const ADMIN_DEFAULT: &str = "http://127.0.0.1:8081";
 
 /// How to get at the calls: through a server, or straight on the store.
 #[derive(Debug, clap::Args)]
@@ -79,8 +76,8 @@ impl ReachArgs {
                 Ok(Reach::Store(Box::new(Straight { desk, actor })))
             }
             (admin, _) => {
-                let url = admin.as_deref().unwrap_or(ADMIN_DEFAULT);
-                Client::new(url, self.token.clone(), Some(actor)).map(|client| Reach::Api(Box::new(client)))
+                let url = admin.clone().unwrap_or_else(|| format!("http://{ADMIN_DEFAULT}"));
+                Client::new(&url, self.token.clone(), Some(actor)).map(|client| Reach::Api(Box::new(client)))
             }
         }
     }

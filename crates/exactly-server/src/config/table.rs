@@ -70,7 +70,7 @@ impl<'a> Table<'a> {
         self.at
     }
 
-    /// The table under `key`; an empty one if there is none.
+    /// The table under `key`, if there is one.
     pub(crate) fn table(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Table<'a>> {
         let value = self.get(key)?;
         if let DeValue::Table(table) = value.get_ref() {

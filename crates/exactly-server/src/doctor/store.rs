@@ -124,6 +124,8 @@ fn judged(there: Timestamp, before: Timestamp, after: Timestamp, backend: Backen
 /// How long a probe that was cut short is there.
 const PROBE_LEASE: Duration = Duration::from_secs(5);
 
+const DISK_SPACE: &str = "disk space";
+
 /// Claims a key of its own and gives it back.
 async fn writable(store: &dyn Operate) -> Check {
     const FIX: &str = "see what it says; a store that cannot be written to turns every request away";
@@ -176,7 +178,6 @@ async fn doubts(store: &dyn Operate) -> Check {
 
 /// Room on the volume of a database's file.
 fn space(file: &Path) -> Check {
-    const NAME: &str = "disk space";
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -184,7 +185,7 @@ fn space(file: &Path) -> Check {
     match rustix::fs::statvfs(folder) {
         Ok(volume) => judged_space(volume.f_bavail.saturating_mul(volume.f_frsize)),
         Err(error) => Check::fail(
-            NAME,
+            DISK_SPACE,
             format!("{}: {error}", folder.display()),
             "make the folder, or mend the path",
         ),
@@ -192,16 +193,19 @@ fn space(file: &Path) -> Check {
 }
 
 fn judged_space(free: u64) -> Check {
-    const NAME: &str = "disk space";
     let found = format!("{} MiB are free", free >> 20);
     match free {
         ..SPACE_FAIL => Check::fail(
-            NAME,
+            DISK_SPACE,
             found,
             "make room: when the disk is full, every request is turned away",
         ),
-        SPACE_FAIL..SPACE_WARN => Check::warn(NAME, found, "make room soon, or shorten how long outcomes are kept"),
-        SPACE_WARN.. => Check::ok(NAME, found),
+        SPACE_FAIL..SPACE_WARN => Check::warn(
+            DISK_SPACE,
+            found,
+            "make room soon, or shorten how long outcomes are kept",
+        ),
+        SPACE_WARN.. => Check::ok(DISK_SPACE, found),
     }
 }
 

@@ -13,8 +13,8 @@ pub(super) enum Fate {
 }
 
 /// 408, 425, 429 and 503 say that nothing happened. Beyond that it depends on what was promised: in a transaction, the
-/// upstream's too, a 5xx was rolled back and a rerunnable effect may be repeated, but otherwise a 500 is an answer like any other, while 502
-/// and 504 say that someone further down may have done it.
+/// upstream's too, a 5xx was rolled back and a rerunnable effect may be repeated, but otherwise a 500 is an answer like any
+/// other, while 502 and 504 say that someone further down may have done it.
 pub(super) fn fate(guarantee: Guarantee, status: StatusCode) -> Fate {
     match (status.as_u16(), guarantee) {
         (408 | 425 | 429 | 503, _) | (500.., Guarantee::Transactional | Guarantee::Rerunnable | Guarantee::Joined) => {
