@@ -15,6 +15,8 @@ use crate::serve::App;
 
 /// How long another program may take to start, and how often it is looked at.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+/// How long a server may take to end before it is killed.
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running server. Dropping it ends the process, and so does the end of this one: it holds the other end of the
@@ -23,8 +25,21 @@ const POLL: Duration = Duration::from_millis(2);
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) pid: Pid,
-    _child: Child,
+    child: Child,
     _stdin: Option<ChildStdin>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has processes of its own ends them if it is asked to, and cannot if it is killed.
+        let pid = self.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+        let Some(pid) = pid else { return };
+        let asked = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let until = Instant::now() + ENDED_WITHIN;
+        while asked.is_ok() && Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(POLL);
+        }
+    }
 }
 
 impl Server {
@@ -49,7 +64,7 @@ impl Server {
             address,
             pid: Pid(child.id().ok_or("the server ended at its start")?),
             _stdin: None,
-            _child: child,
+            child,
         })
     }
 
@@ -71,7 +86,7 @@ impl Server {
             address: address.parse()?,
             pid: Pid(child.id().ok_or("the server ended at its start")?),
             _stdin: child.stdin.take(),
-            _child: child,
+            child,
         })
     }
 }

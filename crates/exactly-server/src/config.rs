@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use exactly::layer::Policy;
+use exactly::layer::{Builder, Policy};
 use exactly::{StoreError, StoreErrorKind};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, Uri, header};
@@ -59,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) reconcile_every: Duration,
     /// How many clients may be connected at a time.
     pub(crate) connections_max: usize,
+    pub(crate) held_max: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
@@ -124,6 +125,7 @@ impl Default for Config {
             settle_link: None,
             reconcile_every: Duration::from_secs(10),
             connections_max: CONNECTIONS_MAX_DEFAULT,
+            held_max: Builder::HELD_MAX_DEFAULT,
             timeouts: Timeouts::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
@@ -232,6 +234,7 @@ impl Config {
         let every = root.duration("reconcile_every", &RECONCILE_EVERY, faults);
         set(&mut config.reconcile_every, every);
         set(&mut config.connections_max, root.count("connections_max", faults));
+        set(&mut config.held_max, root.bytes("held_max", faults));
         if let Some(table) = root.table("principal", faults) {
             config.credentials = Credentials::of_table(table, faults);
         }

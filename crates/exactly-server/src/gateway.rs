@@ -50,7 +50,9 @@ impl Gateway {
         let proxy = Proxy::new(upstream, &config.timeouts);
         let credentials = config.credentials.clone();
         let records = Arc::clone(store);
-        let mut builder = IdempotencyLayer::builder(records).policy(config.default_policy.clone());
+        let mut builder = IdempotencyLayer::builder(records)
+            .policy(config.default_policy.clone())
+            .held_max(config.held_max);
         builder = if credentials.global {
             builder.global_keys()
         } else {

@@ -257,6 +257,14 @@ pub(crate) struct Again {
 }
 
 impl Again {
+    /// Queues steps that give back claims which were granted to callers who have gone.
+    pub(crate) async fn at_once(&self, steps: Vec<Step>) {
+        let Some(queue) = self.queue.upgrade() else { return };
+        for step in steps {
+            let _ = queue.send(step).await;
+        }
+    }
+
     /// Queues the steps once more, after a pause. If too many wait for that already, their leases decide.
     pub(crate) fn queue(&self, steps: Vec<Step>) {
         if steps.is_empty() {
@@ -270,13 +278,10 @@ impl Again {
             );
             return;
         };
-        let queue = self.queue.clone();
+        let again = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(GIVE_BACK_PAUSE).await;
-            let Some(queue) = queue.upgrade() else { return };
-            for step in steps {
-                let _ = queue.send(step).await;
-            }
+            again.at_once(steps).await;
             drop(room);
         });
     }

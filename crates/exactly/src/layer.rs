@@ -28,6 +28,7 @@ mod config;
 mod detached;
 mod exchange;
 mod fate;
+mod held;
 mod joined;
 mod log;
 mod member;
@@ -59,6 +60,7 @@ pub use self::body::{Body, BoxError};
 use self::config::PrincipalRule;
 pub use self::config::{Builder, ConfigError, ConfigErrors, Principal};
 use self::exchange::Exchange;
+use self::held::Held;
 pub use self::joined::{EXACTLY_CALL, EXACTLY_KEEP, EXACTLY_TOKEN};
 pub use self::policy::{Guarantee, IDEMPOTENCY_KEY, KeyRule, Policy, Statuses};
 use self::problem::Render;
@@ -125,6 +127,7 @@ struct Shared {
     /// the database for a key.
     gate: Gate<CallId>,
     recent: Recent,
+    held: Held,
 }
 
 impl IdempotencyLayer {
@@ -227,7 +230,7 @@ where
     // Browsers say where a script comes from, and hide from it what is not exposed.
     let from_script = parts.headers.contains_key(header::ORIGIN);
     let expose = |response| if from_script { reply::expose(response) } else { response };
-    match request::ask(&policy, &shared.principal, route, &parts, body).await {
+    match request::ask(&policy, &shared.principal, &shared.held, route, &parts, body).await {
         Err(refusal) => Ok(expose(shared.refuse(&policy, refusal))),
         Ok(Asked::Nothing(body)) => {
             let request = Request::from_parts(*parts, body);

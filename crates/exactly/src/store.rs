@@ -57,6 +57,7 @@ pub use self::memory::MemoryStore;
 pub use self::operate::{Note, Noted, Operate, TrailFilter};
 pub use self::transactional::TransactionalStore;
 pub use self::wake::{WakeHint, Wakeups, Watch};
+use crate::clock::Timestamp;
 use crate::{Call, CallId, Claim, StoreError};
 
 /// A store's answer, on its way. Boxed, so that one trait serves as `Arc<dyn Store>` too.
@@ -149,4 +150,12 @@ pub enum Keep {
 impl Keep {
     /// 24 hours.
     pub const DAY: Self = Self::For(Duration::from_hours(24));
+
+    /// When an outcome that is stored `now` is forgotten, if ever.
+    pub fn until(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::For(duration) => Some(now.after(duration)),
+            Self::Forever => None,
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::client::{get, post};
@@ -295,6 +296,47 @@ async fn floods_are_met_in_bounded_memory() {
     assert!(server.memory_max() < MEMORY_MAX, "{}", server.memory_max());
     drop(flood);
     serves(&mut server, &upstream).await;
+}
+
+#[tokio::test]
+async fn many_large_bodies_at_once_are_met_in_bounded_memory() {
+    const BODY: usize = 1024 * 1024;
+    let upstream = Upstream::counting().await;
+    let mut server = Server::with(upstream.address, "held_max = \"16MiB\"\n");
+    // Each lacks its last byte, so that it is held and never carried out.
+    let mut flood = JoinSet::new();
+    for number in 0..300 {
+        let listen = server.listen;
+        flood.spawn(async move {
+            let mut wire = Wire::connect(listen).await;
+            let head = format!(
+                "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k{number}\r\ncontent-length: {BODY}\r\n\r\n"
+            );
+            wire.send(head).await.unwrap();
+            // Whoever is refused may find the connection closed.
+            let _ = wire.send("x".repeat(BODY - 1)).await;
+            wire
+        });
+    }
+    let mut flood = flood.join_all().await;
+    let (mut held, mut told) = (0, 0);
+    for wire in &mut flood {
+        match timeout(SHORT, wire.answered()).await {
+            Ok(Some(answer)) => {
+                assert_eq!((answer.status(), answer.code().as_str()), (503, "TRANSIENT.overloaded"));
+                told += 1;
+            }
+            // The connection was closed while it still sent.
+            Ok(None) => {}
+            Err(_) => held += 1,
+        }
+    }
+    assert!((1..=16).contains(&held), "{held}");
+    assert!(told > 0);
+    assert!(server.memory_max() < MEMORY_MAX, "{}", server.memory_max());
+    drop(flood);
+    serves(&mut server, &upstream).await;
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 /// A stream whose headers go on and on, until the other side has had enough.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments, Connection, SqliteConnection, SqlitePool};
+use sqlx::{Arguments, Connection, SqlStr, SqliteConnection, SqlitePool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -17,9 +17,9 @@ use exactly::store::Wakeups;
 use super::clock::{ClockRow, StoreClock};
 use super::decide::{Plan, Rows};
 use super::settings::{self, Overrides, Settings};
-use super::table::{self, Saved, Statements, timestamp};
+use super::table::{self, Completed, Saved, Statements, timestamp};
 use super::writer::Writer;
-use crate::batch::{BATCH_MAX, Step};
+use crate::batch::Step;
 use crate::error::{Shared, failed};
 use crate::name::Name;
 
@@ -121,11 +121,13 @@ impl Database {
         })
     }
 
-    /// Writes the plan's changes and commits.
+    /// Writes the plan's changes and completions, and commits. Fails with [`is_broken_check`] if a completion's claim does
+    /// not hold, and nothing is changed then.
     pub(super) async fn save(
         &self,
         connection: &mut SqliteConnection,
         plan: &Plan,
+        completions: &[Completed<'_>],
         loaded: (ClockRow, Timestamp),
     ) -> Result<(), sqlx::Error> {
         let (clock, now) = loaded;
@@ -136,50 +138,50 @@ impl Database {
             let delete = sqlx::query(self.statements.delete.clone()).bind(id.as_bytes().as_slice());
             delete.execute(&mut *connection).await?;
         }
-        self.save_and_commit(connection, plan.saves(now)).await
+        let (stored, fresh): (Vec<_>, Vec<_>) = plan.saves(now).partition(|saved| saved.stored);
+        if !stored.is_empty() {
+            self.save_rows(connection, &stored).await?;
+        }
+        if fresh.is_empty() && completions.is_empty() {
+            return exec(connection, "commit").await;
+        }
+        let (power, room) = table::size(fresh.len().max(completions.len()));
+        let mut arguments = SqliteArguments::default();
+        table::bind_rows(&mut arguments, &fresh, room)?;
+        table::bind_completions(&mut arguments, completions, room, now)?;
+        run(connection, &self.statements.add_and_complete[power], arguments).await
     }
 
-    /// Writes records and commits, in one trip unless there are very many.
+    /// Writes records and commits, in one trip if there is one.
     pub(super) async fn save_and_commit<'a>(
         &self,
         connection: &mut SqliteConnection,
         saves: impl Iterator<Item = Saved<'a>>,
     ) -> Result<(), sqlx::Error> {
-        let mut arguments = SqliteArguments::default();
-        let mut rows = 0;
+        let mut last = None;
         for saved in saves {
-            if rows == BATCH_MAX {
-                self.save_one(connection, &saved).await?;
-                continue;
+            if let Some(earlier) = last.replace(saved) {
+                self.save_rows(connection, &[earlier]).await?;
             }
-            saved.bind(&mut arguments)?;
-            rows += 1;
         }
-        if rows == 0 {
+        let Some(last) = last else {
             return exec(connection, "commit").await;
-        }
-        let (power, room) = table::size(rows);
-        for _ in rows..room {
-            table::bind_nothing(&mut arguments)?;
-        }
-        sqlx::query_with(self.statements.save[power].clone(), arguments)
-            .execute(connection)
-            .await?;
-        Ok(())
+        };
+        let mut arguments = SqliteArguments::default();
+        table::bind_rows(&mut arguments, &[last], 1)?;
+        run(connection, &self.statements.save_and_commit, arguments).await
     }
 
-    /// Writes one record and leaves the transaction open.
-    pub(super) async fn save_one(
+    /// Writes up to [`BATCH_MAX`](crate::batch::BATCH_MAX) records and leaves the transaction open.
+    pub(super) async fn save_rows(
         &self,
         connection: &mut SqliteConnection,
-        saved: &Saved<'_>,
+        rows: &[Saved<'_>],
     ) -> Result<(), sqlx::Error> {
+        let (power, room) = table::size(rows.len());
         let mut arguments = SqliteArguments::default();
-        saved.bind(&mut arguments)?;
-        sqlx::query_with(self.statements.save_one.clone(), arguments)
-            .execute(connection)
-            .await?;
-        Ok(())
+        table::bind_rows(&mut arguments, rows, room)?;
+        run(connection, &self.statements.save[power], arguments).await
     }
 }
 
@@ -224,6 +226,15 @@ pub(super) async fn connect(pool: &SqlitePool, accept: Overrides) -> Result<(Wri
     Ok((writer, settings))
 }
 
+async fn run(
+    connection: &mut SqliteConnection,
+    sql: &SqlStr,
+    arguments: SqliteArguments,
+) -> Result<(), sqlx::Error> {
+    let query = sqlx::query_with(sql.clone(), arguments);
+    query.execute(connection).await.map(drop)
+}
+
 /// Begins or ends a transaction.
 pub(super) async fn exec(connection: &mut SqliteConnection, how: &'static str) -> Result<(), sqlx::Error> {
     sqlx::query(how).execute(connection).await.map(drop)
@@ -260,6 +271,11 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(5 | 6))
 }
 
+/// Whether a row did not pass a check of its table.
+pub(super) fn is_broken_check(error: &sqlx::Error) -> bool {
+    code(error) == Some(275)
+}
+
 /// Whether a statement makes no sense where it was run.
 pub(super) fn is_misplaced(error: &sqlx::Error) -> bool {
     primary_code(error) == Some(1)
@@ -267,8 +283,12 @@ pub(super) fn is_misplaced(error: &sqlx::Error) -> bool {
 
 /// SQLite's primary code, the low byte of the extended ones.
 fn primary_code(error: &sqlx::Error) -> Option<u32> {
+    code(error).map(|code| code & 0xff)
+}
+
+fn code(error: &sqlx::Error) -> Option<u32> {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code)?;
-    code.parse::<u32>().ok().map(|code| code & 0xff)
+    code.parse().ok()
 }
 
 /// Moves the database's clock on.

@@ -32,6 +32,16 @@ pub(super) struct Decided {
     pub(super) waits: bool,
 }
 
+impl Decided {
+    /// The answer to a write whose claim held.
+    pub(super) fn applied() -> Self {
+        Self {
+            answer: Ok(Answer::Write(Fenced::Applied)),
+            waits: true,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Answer {
     Begin(Verdict),
@@ -120,6 +130,7 @@ impl Entry {
             record,
             created_at: self.created_at,
             now,
+            stored: self.stored,
         })
     }
 

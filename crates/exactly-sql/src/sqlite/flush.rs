@@ -4,17 +4,20 @@
 //! conflicts, calls in flight. Only what is left needs the write lock and a commit. So a replay waits for no writer, and a
 //! thousand of them cost no `fsync`.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use exactly::{StoreError, StoreErrorKind};
+use exactly::clock::Timestamp;
+use exactly::{CallId, StoreError, StoreErrorKind};
 
-use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, recover, recover_writer};
+use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_broken_check, is_busy, recover, recover_writer};
 use super::decide::{Answer, Decided, decide};
-use crate::batch::{Again, Flush, Step};
+use super::table::Completed;
+use crate::batch::{Again, Flush, Step, Write};
 use crate::error::{Shared, kind};
 
 /// The most steps that wait for this process's turn to write; what comes on top is refused, which bounds memory.
@@ -127,12 +130,7 @@ impl Database {
     /// Carries out a batch. Returns the steps that found the lock taken and have to wait for it, unless they just did.
     async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
         self.batches.fetch_add(1, Ordering::Relaxed);
-        let mut settled = self.settle(slot, steps, lock, again).await;
-        let busy = std::mem::take(&mut settled.busy);
-        while !settled.unheard.is_empty() {
-            settled = self.settle(slot, settled.unheard, Lock::AtOnce, again).await;
-        }
-        busy
+        self.settle(slot, steps, lock, again).await
     }
 
     /// Answers what rests on no change, and returns the rest.
@@ -158,11 +156,11 @@ impl Database {
         answer_settled(steps, answers, again).0
     }
 
-    /// Commits a batch.
-    async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock, again: &Again) -> Settled {
+    /// Commits a batch. Returns the steps without an answer, because somebody else holds the lock.
+    async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
         steps.retain(|step| !step.is_pointless());
         if steps.is_empty() {
-            return Settled::default();
+            return Vec::new();
         }
         let mut connection = match self.take(slot).await {
             Ok(connection) => connection,
@@ -170,25 +168,24 @@ impl Database {
                 let error = Arc::new(error);
                 let told = |attempted| StoreError::new(error.kind(), attempted).with_source(Arc::clone(&error));
                 refuse(steps, again, told);
-                return Settled::default();
+                return Vec::new();
             }
         };
         let error = match self.commit(&mut connection, &mut steps, lock, again).await {
             Ok(answers) => {
                 slot.put_back(connection);
-                return self.answer_committed(steps, answers, again);
+                self.answer_committed(steps, answers, again);
+                return Vec::new();
             }
             Err(error) => error,
         };
         recover_writer(slot, connection, &error).await;
         if is_busy(&error) && lock == Lock::WhenNeeded {
-            return Settled {
-                busy: steps,
-                unheard: Vec::new(),
-            };
+            return steps;
         }
         if steps.len() > 1 && can_be_one_steps_fault(&error) {
-            return self.settle_one_by_one(slot, steps, again).await;
+            self.settle_one_by_one(slot, steps, again).await;
+            return Vec::new();
         }
         let error = Shared::new(error);
         let failed = steps.into_iter().filter_map(|step| {
@@ -196,16 +193,14 @@ impl Database {
             step.fail(told)
         });
         again.queue(failed.collect());
-        Settled::default()
+        Vec::new()
     }
 
-    async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>, again: &Again) -> Settled {
-        let mut all = Settled::default();
+    async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>, again: &Again) {
         for step in steps {
-            let settled = Box::pin(self.settle(slot, vec![step], Lock::AtOnce, again)).await;
-            all.unheard.extend(settled.unheard);
+            let left = Box::pin(self.settle(slot, vec![step], Lock::AtOnce, again)).await;
+            debug_assert!(left.is_empty(), "who waits for the lock is told if it does not come");
         }
-        all
     }
 
     /// Answers what rests on no change, commits the rest and returns its answers. On an error the steps that are left
@@ -217,41 +212,81 @@ impl Database {
         lock: Lock,
         again: &Again,
     ) -> Result<Vec<Decided>, sqlx::Error> {
+        let mut trusted = take_trusted(steps);
+        let committed = self.commit_with(connection, steps, &trusted, lock, again).await;
+        let distrusted = !trusted.is_empty() && committed.as_ref().is_err_and(is_broken_check);
+        steps.append(&mut trusted);
+        if distrusted {
+            self.commit_with(connection, steps, &[], Lock::AtOnce, again).await
+        } else {
+            committed
+        }
+    }
+
+    /// Does so after a look at the records that `steps` are about, and none at those of the completions in `trusted`,
+    /// whose answers come last.
+    async fn commit_with(
+        &self,
+        connection: &mut sqlx::SqliteConnection,
+        steps: &mut Vec<Step>,
+        trusted: &[Step],
+        lock: Lock,
+        again: &Again,
+    ) -> Result<Vec<Decided>, sqlx::Error> {
         let loaded = self.load(connection, steps, lock).await?;
         let (clock, now) = (loaded.clock, loaded.now);
         let mut plan = decide(steps, loaded.rows, now);
-        let (left, answers) = answer_settled(std::mem::take(steps), std::mem::take(&mut plan.answers), again);
+        let (left, mut answers) = answer_settled(std::mem::take(steps), std::mem::take(&mut plan.answers), again);
         *steps = left;
-        if steps.is_empty() {
+        if steps.is_empty() && trusted.is_empty() {
             exec(connection, "rollback").await?;
         } else {
-            self.save(connection, &plan, (clock, now)).await?;
+            let completions: Vec<_> = trusted.iter().filter_map(|step| completed(step, now)).collect();
+            self.save(connection, &plan, &completions, (clock, now)).await?;
         }
+        answers.extend(trusted.iter().map(|_| Decided::applied()));
         Ok(answers)
     }
 
-    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>, again: &Again) -> Settled {
-        let mut unheard = Vec::new();
-        for (step, decided) in steps.into_iter().zip(answers) {
-            if step.settles() {
-                self.wakeups.wake(step.id());
+    /// Answers in a task of its own: waking so many takes time, in which the next batch can be on its way.
+    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>, again: &Again) {
+        let (wakeups, again) = (self.wakeups.clone(), again.clone());
+        tokio::spawn(async move {
+            let mut unheard = Vec::new();
+            for (step, decided) in steps.into_iter().zip(answers) {
+                if step.settles() {
+                    wakeups.wake(step.id());
+                }
+                unheard.extend(answer(step, decided.answer, &again));
             }
-            unheard.extend(answer(step, decided.answer, again));
-        }
-        Settled {
-            busy: Vec::new(),
-            unheard,
-        }
+            again.at_once(unheard).await;
+        });
     }
 }
 
-/// What is left to do after a batch.
-#[derive(Default)]
-struct Settled {
-    /// Steps without an answer, because somebody else holds the lock.
-    busy: Vec<Step>,
-    /// What gives back claims that were granted to callers who have gone.
-    unheard: Vec<Step>,
+/// Takes out the completions that nothing else in the batch has to do with. As a rule their claims hold, and the statement
+/// that writes them finds out if one does not, so nobody looks at their records before.
+fn take_trusted(steps: &mut Vec<Step>) -> Vec<Step> {
+    let mut times: HashMap<CallId, u32> = HashMap::with_capacity(steps.len());
+    for step in steps.iter() {
+        *times.entry(*step.id()).or_default() += 1;
+    }
+    let alone = |step: &mut Step| times.get(step.id()) == Some(&1);
+    let trusted = steps.extract_if(.., |step| {
+        matches!(step.write(), Some(Write::Complete { .. })) && alone(step)
+    });
+    trusted.collect()
+}
+
+fn completed(step: &Step, now: Timestamp) -> Option<Completed<'_>> {
+    let Some(Write::Complete { claim, outcome, keep }) = step.write() else {
+        return None;
+    };
+    Some(Completed {
+        claim,
+        outcome,
+        expires_at: keep.until(now),
+    })
 }
 
 /// Gives every answer that rests on no change, and returns the steps that are left with theirs.

@@ -1,8 +1,9 @@
 //! The statements on a table of records, and what a row holds.
 //!
 //! sqlx hands every statement to a thread of its own, which costs more than the statement itself. So a batch of any size
-//! takes two trips: one that reads all of its rows, and one that writes all of its changes and commits. The statements
-//! have room for a power of two of rows and leave what is over empty, so that there are few of them and all stay prepared.
+//! takes two trips as a rule: one that reads the rows that it has to know, and one that writes all of its changes and
+//! commits. The statements have room for a power of two of rows and leave what is over empty, so that there are few of
+//! them and all stay prepared.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, SqlStr};
 
 use exactly::clock::{Timestamp, millis};
 use exactly::store::record::{Record, State};
-use exactly::{Attempt, CallId, Fingerprint, Key, OnLost, Scope, Token};
+use exactly::{Attempt, CallId, Claim, Fingerprint, Key, OnLost, Scope, Token};
 
 use super::clock::ClockRow;
 use crate::batch::BATCH_MAX;
@@ -25,6 +26,9 @@ const COLUMNS: &str = "id, principal, operation, key, fingerprint, state, attemp
      created_at, completed_at, expires_at, outcome";
 
 const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+/// The id, the token, when it expires, and the outcome.
+const COMPLETION: &str = "(?, ?, ?, ?)";
 
 /// What becomes of a row that is there. Who asked for what is in the id, so it never changes.
 const UPDATE: &str = "fingerprint = excluded.fingerprint, state = excluded.state, attempt = excluded.attempt, \
@@ -43,9 +47,14 @@ pub(super) const CLOCK: &str = "select store_ms, wall_ms from exactly_clock";
 pub(super) struct Statements {
     pub(super) load: Vec<SqlStr>,
     pub(super) load_to_write: Vec<SqlStr>,
+    /// Writes rows that may be there or not.
     pub(super) save: Vec<SqlStr>,
+    /// Writes one such row and commits.
+    pub(super) save_and_commit: SqlStr,
+    /// Adds rows that are not there, completes calls whose claims hold, and commits; or does nothing of it, if one of the
+    /// claims does not.
+    pub(super) add_and_complete: Vec<SqlStr>,
     pub(super) delete: SqlStr,
-    pub(super) save_one: SqlStr,
     pub(super) load_one: SqlStr,
     pub(super) sweep_done: SqlStr,
     pub(super) sweep_lost: SqlStr,
@@ -61,22 +70,33 @@ impl Statements {
             ))
         };
         // The select between insert and values lets empty rows be left out.
-        let save = |size: usize| {
+        let rows = |size: usize| {
             let rows = vec![ROW; size].join(", ");
+            format!("into {table} ({COLUMNS}) select * from (values {rows}) where column1 is not null")
+        };
+        let save = |size: usize| format!("insert {} on conflict (id) do update set {UPDATE}", rows(size));
+        // `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page
+        // before. The third statement fails unless the second has changed a row for each completion.
+        let add_and_complete = |size: usize| {
+            let completions = vec![COMPLETION; size].join(", ");
+            let add = rows(size);
             sql(format!(
-                "insert into {table} ({COLUMNS}) select * from (values {rows}) where column1 is not null \
-                 on conflict (id) do update set {UPDATE}; commit"
+                "insert or rollback {add}; \
+                 update or rollback {table} set state = 1, lease_ms = null, lease_until = null, on_lost = null, \
+                 completed_at = ?, expires_at = column3, outcome = column4 from (values {completions}) \
+                 where id = column1 and token = column2 and state = 0; \
+                 update or rollback exactly_clock set only = 0 where changes() <> ?; \
+                 commit"
             ))
         };
         let sizes = || (0..SIZES).map(|power| 1_usize << power);
         Self {
             load: sizes().map(|size| load("begin", size)).collect(),
             load_to_write: sizes().map(|size| load("begin immediate", size)).collect(),
-            save: sizes().map(save).collect(),
+            save: sizes().map(|size| sql(save(size))).collect(),
+            save_and_commit: sql(format!("{}; commit", save(1))),
+            add_and_complete: sizes().map(add_and_complete).collect(),
             delete: sql(format!("delete from {table} where id = ?")),
-            save_one: sql(format!(
-                "insert into {table} ({COLUMNS}) values {ROW} on conflict (id) do update set {UPDATE}"
-            )),
             load_one: sql(format!("{CLOCK}; select {RECORD} from {table} where id = ?")),
             sweep_done: sql(format!(
                 "delete from {table} where rowid in (select rowid from {table} where expires_at <= ? limit ?)"
@@ -104,14 +124,11 @@ pub(super) struct Saved<'a> {
     pub(super) record: &'a Record,
     pub(super) created_at: Timestamp,
     pub(super) now: Timestamp,
+    /// Whether there is a row already.
+    pub(super) stored: bool,
 }
 
 impl Saved<'_> {
-    /// Adds the values of one row.
-    pub(super) fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
-        self.try_bind(arguments).map_err(sqlx::Error::Encode)
-    }
-
     fn try_bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::error::BoxDynError> {
         let record = self.record;
         arguments.add(self.id.as_bytes().as_slice())?;
@@ -149,9 +166,58 @@ impl Saved<'_> {
     }
 }
 
-/// Adds a row that is left out.
-pub(super) fn bind_nothing(arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
-    for _ in 0..ROW.matches('?').count() {
+/// A call that its claim completes.
+#[derive(Debug)]
+pub(super) struct Completed<'a> {
+    pub(super) claim: &'a Claim,
+    pub(super) outcome: &'a Bytes,
+    pub(super) expires_at: Option<Timestamp>,
+}
+
+impl Completed<'_> {
+    fn try_bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::error::BoxDynError> {
+        arguments.add(self.claim.id.as_bytes().as_slice())?;
+        arguments.add(self.claim.token.as_bytes().as_slice())?;
+        arguments.add(self.expires_at.map(timestamp))?;
+        arguments.add(&**self.outcome)
+    }
+}
+
+/// Adds the values of rows, and of empty ones up to `room`.
+pub(super) fn bind_rows(
+    arguments: &mut SqliteArguments,
+    rows: &[Saved<'_>],
+    room: usize,
+) -> Result<(), sqlx::Error> {
+    for saved in rows {
+        saved.try_bind(arguments).map_err(sqlx::Error::Encode)?;
+    }
+    bind_nothing(arguments, (room - rows.len()) * places(ROW))
+}
+
+/// Adds the values of completions, and of empty ones up to `room`, between when they are completed and how many have to be.
+pub(super) fn bind_completions(
+    arguments: &mut SqliteArguments,
+    completions: &[Completed<'_>],
+    room: usize,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    arguments.add(timestamp(now)).map_err(sqlx::Error::Encode)?;
+    for completed in completions {
+        completed.try_bind(arguments).map_err(sqlx::Error::Encode)?;
+    }
+    bind_nothing(arguments, (room - completions.len()) * places(COMPLETION))?;
+    let count = i64::try_from(completions.len()).unwrap_or(i64::MAX);
+    arguments.add(count).map_err(sqlx::Error::Encode)
+}
+
+/// How many values a row takes.
+fn places(row: &str) -> usize {
+    row.matches('?').count()
+}
+
+fn bind_nothing(arguments: &mut SqliteArguments, count: usize) -> Result<(), sqlx::Error> {
+    for _ in 0..count {
         arguments.add(None::<i64>).map_err(sqlx::Error::Encode)?;
     }
     Ok(())

@@ -278,7 +278,7 @@ impl Database {
         let Some(saved) = entry.saved(self.clock.reckon()) else {
             return Ok(());
         };
-        self.save_one(connection, &saved).await.map_err(failed(context))
+        self.save_rows(connection, &[saved]).await.map_err(failed(context))
     }
 }
 

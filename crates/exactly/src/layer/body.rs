@@ -10,6 +10,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 
+use super::held::Share;
+
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -105,8 +107,16 @@ pub(super) enum Read {
     TooLong(Body),
 }
 
-/// Reads `body` unless it is longer than `max` bytes.
-pub(super) async fn read<B>(body: B, max: usize) -> Result<Read, BoxError>
+/// Why a body was not read to its end.
+pub(super) enum Unread {
+    /// It broke off.
+    Broken,
+    /// There is no room for it beside all the others.
+    NoRoom,
+}
+
+/// Reads `body` unless it is longer than `max` bytes, or than its share of the room allows.
+pub(super) async fn read<B>(body: B, max: usize, mut share: Share) -> Result<Read, Unread>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -115,7 +125,7 @@ where
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Into::into)?.into_data() else {
+        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else {
             continue;
         };
         // Most bodies come in one piece, which is kept as it is. Of more, one buffer is made: pieces of a byte each
@@ -126,7 +136,11 @@ where
             whole.extend_from_slice(&std::mem::take(&mut first));
             whole.extend_from_slice(&data);
         }
-        if first.len() + whole.len() > max {
+        let length = first.len() + whole.len();
+        if !share.grow_to(length) {
+            return Err(Unread::NoRoom);
+        }
+        if length > max {
             let read = if whole.is_empty() { first } else { whole.freeze() };
             return Ok(Read::TooLong(Body::stream(Prefixed {
                 read: Some(read),
@@ -134,7 +148,8 @@ where
             })));
         }
     }
-    Ok(Read::Whole(if whole.is_empty() { first } else { whole.freeze() }))
+    let bytes = if whole.is_empty() { first } else { whole.freeze() };
+    Ok(Read::Whole(share.keep(bytes)))
 }
 
 /// What was read of a body, then the rest of it.

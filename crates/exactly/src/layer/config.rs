@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use tokio_util::task::TaskTracker;
 
+use super::held::Held;
 use super::problem::{Problem, Refusal, Render};
 use super::recent::Recent;
 use super::route::Route;
@@ -51,9 +52,13 @@ pub struct Builder {
     limits: Limits,
     render: Render,
     settle_link: Option<Arc<str>>,
+    held_max: usize,
 }
 
 impl Builder {
+    /// What [`held_max`](Self::held_max) is unless told otherwise: 256 MiB.
+    pub const HELD_MAX_DEFAULT: usize = 256 * 1024 * 1024;
+
     pub(super) fn new(store: Arc<dyn Store>, transactions: Option<Arc<dyn Transactions>>) -> Self {
         Self {
             store,
@@ -64,6 +69,7 @@ impl Builder {
             limits: Limits::default(),
             render: Render::default(),
             settle_link: None,
+            held_max: Self::HELD_MAX_DEFAULT,
         }
     }
 
@@ -96,6 +102,13 @@ impl Builder {
     /// The bounds on what the layer holds and how long it tries.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// The most bytes of requests and answers with a key that are in memory at one time, beside 16 KiB for each. While
+    /// there are more, further ones are refused as `TRANSIENT.overloaded`, with nothing done.
+    pub fn held_max(mut self, bytes: usize) -> Self {
+        self.held_max = bytes;
         self
     }
 
@@ -138,6 +151,7 @@ impl Builder {
             tasks: TaskTracker::new(),
             gate: Gate::default(),
             recent: Recent::default(),
+            held: Held::new(self.held_max),
         };
         Ok(IdempotencyLayer {
             shared: Arc::new(shared),

@@ -13,6 +13,7 @@ use tower_service::Service;
 use super::body::{self, Body, BoxError, Read};
 use super::detached::Detached;
 use super::fate::{Fate, fate};
+use super::held::Share;
 use super::policy::Policy;
 use super::problem::{RETRY_AFTER_DEFAULT, Refusal, link_header};
 use super::reply::{KeyStatus, NothingHappened, OutcomeUnknown, label};
@@ -92,7 +93,7 @@ where
             claim: claim.clone(),
             joined: (policy.guarantee == Guarantee::Joined).then_some(policy.keep),
         });
-        let handled = handle(inner, request, policy.answer_max);
+        let handled = handle(inner, request, policy.answer_max, shared.held.for_answer());
         let came = shared.once.hold(&claim, call.lease(), handled).await;
         if policy.guarantee == Guarantee::Joined {
             return shared.end_joined(&policy, &call, &claim, came).await;
@@ -188,7 +189,8 @@ where
             joined: None,
         });
         tx.lend(request.extensions_mut());
-        let answer = match handle(inner, request, policy.answer_max).await {
+        let handled = handle(inner, request, policy.answer_max, shared.held.for_answer());
+        let answer = match handled.await {
             Came::Answer(answer) => answer,
             other => {
                 telemetry::count(telemetry::FREED);
@@ -364,7 +366,7 @@ impl Answer {
     }
 }
 
-async fn handle<S, R>(mut inner: S, request: Request<Body>, answer_max: usize) -> Came<S::Error>
+async fn handle<S, R>(mut inner: S, request: Request<Body>, answer_max: usize, share: Share) -> Came<S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>>,
     R: HttpBody<Data = Bytes> + Send + 'static,
@@ -372,7 +374,7 @@ where
 {
     let run = async move {
         match inner.call(request).await {
-            Ok(response) => read(response, answer_max).await,
+            Ok(response) => read(response, answer_max, share).await,
             Err(error) => Came::Failed(error),
         }
     };
@@ -381,7 +383,7 @@ where
 }
 
 /// Reads an answer to its end.
-pub(super) async fn read<E, R>(response: Response<R>, answer_max: usize) -> Came<E>
+pub(super) async fn read<E, R>(response: Response<R>, answer_max: usize, share: Share) -> Came<E>
 where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
@@ -390,7 +392,7 @@ where
     if parts.extensions.get::<OutcomeUnknown>().is_some() {
         return Came::Unknown;
     }
-    match body::read(body, answer_max).await {
+    match body::read(body, answer_max, share).await {
         Ok(body) => Came::Answer(Answer { parts, body }),
         Err(_) => Came::Unknown,
     }

@@ -79,6 +79,8 @@ pub(super) enum Refusal<'a> {
         max: usize,
     },
     BodyUnreadable,
+    /// Too much is held for others.
+    Overloaded,
     NoPrincipal,
     /// The handler panicked, and nobody knows what it did.
     HandlerFailed {
@@ -194,6 +196,12 @@ const UNSETTLED: Kind = Kind {
     detail: "what came of the operation could not be read; repeat the request with the same key to learn it",
     ..IN_DOUBT
 };
+const OVERLOADED: Kind = Kind {
+    urn: "urn:exactly:problem:overloaded",
+    code: "TRANSIENT.overloaded",
+    title: "Too many large requests at once",
+    detail: "nothing was done: repeat the request with the same key",
+};
 const TRANSACTION_WITHHELD: Kind = Kind {
     urn: "urn:exactly:problem:transaction-withheld",
     code: "TRANSIENT.transaction_withheld",
@@ -229,6 +237,9 @@ impl Refusal<'_> {
                 "a request with an idempotency key may have at most {max} bytes"
             )),
             Self::BodyUnreadable => BODY_UNREADABLE.at(StatusCode::BAD_REQUEST).retry(None),
+            Self::Overloaded => OVERLOADED
+                .at(StatusCode::SERVICE_UNAVAILABLE)
+                .retry(Some(RETRY_AFTER_DEFAULT)),
             Self::NoPrincipal => NO_PRINCIPAL.at(StatusCode::UNAUTHORIZED),
             Self::HandlerFailed { id, settle } => HANDLER_FAILED.at(FAILED).about(id, settle),
             Self::RolledBack => ROLLED_BACK.at(FAILED).retry(None),

@@ -9,8 +9,9 @@ use http::{HeaderMap, HeaderName, Method};
 use http_body::Body as HttpBody;
 use serde_json::Value;
 
-use super::body::{self, Body, BoxError, Read};
+use super::body::{self, Body, BoxError, Read, Unread};
 use super::config::{Principal, PrincipalRule};
+use super::held::Held;
 use super::policy::{KeyRule, Policy};
 use super::problem::Refusal;
 use super::{member, route};
@@ -30,6 +31,7 @@ pub(super) enum Asked {
 pub(super) async fn ask<B>(
     policy: &Policy,
     principals: &PrincipalRule,
+    held: &Held,
     route: &str,
     parts: &Parts,
     body: B,
@@ -47,7 +49,7 @@ where
     }
     // A stranger with a key is turned away before anything is read for him.
     let early = in_header.is_some().then(|| principals.of(parts)).transpose()?;
-    let body = read_body(policy, body).await?;
+    let body = read_body(policy, held, body).await?;
     let in_body = key_of_body(policy, &body)?;
     let key = match (in_header, in_body) {
         (Some(one), Some(other)) if one != other => return Err(sent_twice()),
@@ -113,7 +115,7 @@ fn key_of_body(policy: &Policy, body: &[u8]) -> Result<Option<Key>, Refusal<'sta
 }
 
 /// The whole body, or why there is none.
-async fn read_body<B>(policy: &Policy, body: B) -> Result<Bytes, Refusal<'static>>
+async fn read_body<B>(policy: &Policy, held: &Held, body: B) -> Result<Bytes, Refusal<'static>>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -123,10 +125,14 @@ where
     if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
         return Err(Refusal::BodyTooLarge { max });
     }
-    match body::read(body, max).await {
+    if held.is_full() {
+        return Err(Refusal::Overloaded);
+    }
+    match body::read(body, max, held.for_request()).await {
         Ok(Read::Whole(bytes)) => Ok(bytes),
         Ok(Read::TooLong(_)) => Err(Refusal::BodyTooLarge { max }),
-        Err(_) => Err(Refusal::BodyUnreadable),
+        Err(Unread::NoRoom) => Err(Refusal::Overloaded),
+        Err(Unread::Broken) => Err(Refusal::BodyUnreadable),
     }
 }
 

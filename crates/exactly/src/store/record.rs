@@ -147,13 +147,9 @@ pub fn complete(
             },
         ),
         Some(record) => {
-            let expires_at = match keep {
-                Keep::For(duration) => Some(now.after(duration)),
-                Keep::Forever => None,
-            };
             let state = State::Done {
                 outcome: outcome.clone(),
-                expires_at,
+                expires_at: keep.until(now),
             };
             (
                 Change::Put(Record {

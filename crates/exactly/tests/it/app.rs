@@ -102,13 +102,14 @@ pub(crate) fn gated(layer: IdempotencyLayer) -> Gated {
     let started = Arc::new(Semaphore::new(0));
     let leave = Arc::new(Notify::new());
     let (counted, announce, wait) = (runs.clone(), Arc::clone(&started), Arc::clone(&leave));
-    let app = app(&layer, move |_| {
+    let app = app(&layer, move |request| {
         let run = counted.count();
         let (announce, wait) = (Arc::clone(&announce), Arc::clone(&wait));
         async move {
             let leave = wait.notified();
             announce.add_permits(1);
             leave.await;
+            drop(request);
             answer(201, format!("run {run}"))
         }
     });

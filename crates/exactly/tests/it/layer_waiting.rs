@@ -110,6 +110,32 @@ async fn more_waiters_than_the_limit_are_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_request_for_which_there_is_no_room_is_refused_until_there_is() {
+    let gated = gated(builder(memory()).held_max(300_000).build().unwrap());
+    let large = format!("\"{}\"", "x".repeat(200_000));
+    let (app, body) = (gated.app.clone(), large.clone());
+    let first = tokio::spawn(async move { ask("k1").body(body).send(&app).await });
+    gated.until_started().await;
+    let refused = ask("k2").body(large.clone()).send(&gated.app).await;
+    refused.assert_problem(503, "TRANSIENT.overloaded");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(refused.problem()["retryable"], true);
+    let app = gated.app.clone();
+    let small = tokio::spawn(async move { ask("k3").send(&app).await });
+    gated.until_started().await;
+    gated.leave.notify_waiters();
+    for carried_out in [first, small] {
+        assert_eq!(carried_out.await.unwrap().key_status(), Some("stored"));
+    }
+    let app = gated.app.clone();
+    let again = tokio::spawn(async move { ask("k2").body(large).send(&app).await });
+    gated.until_started().await;
+    gated.leave.notify_waiters();
+    assert_eq!(again.await.unwrap().key_status(), Some("stored"));
+    assert_eq!(gated.runs.get(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiter_that_gives_up_leaves_the_owner_alone() {
     let gated = gated(layer(memory(), Policy::playbook()));
     let spawn = || {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::{Fenced, Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
+use exactly::{Claim, Fenced, Inspect, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 use super::{Place, assert_replays, begun, call, done};
@@ -55,6 +56,51 @@ async fn a_completion_and_a_begin_that_share_a_batch_are_taken_in_order() {
     // The begin may have looked before the completion was committed; it must not claim.
     assert!(matches!(begun.unwrap(), Verdict::Replay(_) | Verdict::InFlight { .. }));
     assert_replays(&store.begin(&call).await.unwrap(), "first");
+}
+
+#[tokio::test]
+async fn a_completion_whose_claim_does_not_hold_changes_nothing_and_spoils_no_other_of_its_batch() {
+    let place = Place::new();
+    let store = Arc::new(place.open().await);
+    let held: Vec<Claim> = join_all((0..20).map(async |key| begun(&store, &format!("held {key}")).await)).await;
+    let (freed, repeated, other) = tokio::join!(
+        begun(&store, "freed"),
+        begun(&store, "repeated"),
+        begun(&store, "other"),
+    );
+    assert_eq!(store.abandon(&freed).await.unwrap(), Fenced::Applied);
+    let taken = begun(&store, "freed").await;
+    for done in [&repeated, &other] {
+        let stored = store.complete(done, &"first".into(), Keep::DAY).await.unwrap();
+        assert_eq!(stored, Fenced::Applied);
+    }
+
+    // While this transaction is open nothing is committed, so what comes meanwhile comes in one batch.
+    let tx = store.open(LOCK_WAIT).await.unwrap();
+    let mut completions = JoinSet::new();
+    let mut complete = |claim: &Claim, outcome: &'static str, expected: Fenced| {
+        let (store, claim) = (Arc::clone(&store), claim.clone());
+        completions.spawn(async move {
+            let completed = store.complete(&claim, &outcome.into(), Keep::DAY).await.unwrap();
+            assert_eq!(completed, expected, "{outcome}");
+        });
+    };
+    held.iter().for_each(|claim| complete(claim, "held", Fenced::Applied));
+    complete(&freed, "of a claim that was given up", Fenced::Superseded);
+    complete(&repeated, "first", Fenced::Applied);
+    complete(&other, "second", Fenced::Superseded);
+    store.rollback(tx).await.unwrap();
+    completions.join_all().await;
+
+    for key in 0..20 {
+        assert_replays(&store.begin(&call(&format!("held {key}"))).await.unwrap(), "held");
+    }
+    for key in ["repeated", "other"] {
+        assert_replays(&store.begin(&call(key)).await.unwrap(), "first");
+    }
+    let stored = store.complete(&taken, &"taken".into(), Keep::DAY).await.unwrap();
+    assert_eq!(stored, Fenced::Applied);
+    assert_replays(&store.begin(&call("freed")).await.unwrap(), "taken");
 }
 
 #[tokio::test]
