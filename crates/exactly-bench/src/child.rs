@@ -32,7 +32,10 @@ pub(crate) struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // One that has processes of its own ends them if it is asked to, and cannot if it is killed.
-        let pid = self.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+        let pid = self
+            .child
+            .id()
+            .and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
         let Some(pid) = pid else { return };
         let asked = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let until = Instant::now() + ENDED_WITHIN;

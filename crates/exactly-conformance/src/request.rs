@@ -1,10 +1,9 @@
 //! Requests as clients send them, and the durations of the suites.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::{Call, Fingerprint, Keep, Key, OnLost, Scope, Token};
+use exactly::{Call, Fingerprint, Hex, Keep, Key, OnLost, Scope, Token};
 
 /// The lease of every call here. Long, so that no real delay of a slow machine comes near it.
 pub(crate) const LEASE: Duration = Duration::from_hours(1);
@@ -71,11 +70,7 @@ impl Request {
 
 /// A text that starts with `prefix` and was never used before.
 pub(crate) fn unique(prefix: &str) -> Arc<str> {
-    let mut text = format!("{prefix}-");
-    for byte in Token::random().as_bytes() {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    text.into()
+    format!("{prefix}-{}", Hex(Token::random().as_bytes())).into()
 }
 
 /// Holds `actual` to `expected`, give or take the real time that a test takes.

@@ -48,6 +48,7 @@ pub mod telemetry;
 
 pub use call::{Attempt, Call, Claim, LEASE_DEFAULT, OnLost, Token};
 pub use call_id::{CallId, InvalidCallId};
+pub use digest::Hex;
 pub use error::{StoreError, StoreErrorKind};
 pub use fingerprint::Fingerprint;
 pub use key::Key;

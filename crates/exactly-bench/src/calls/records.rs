@@ -63,9 +63,8 @@ pub(super) async fn multiply(
 
 /// The id of a call in SQL: the hash of tag, principal, operation and key, each behind its length.
 fn id_sql(key: &str) -> String {
-    let prefix = id_prefix()
-        .iter()
-        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    let prefix = id_prefix();
+    let prefix = exactly::Hex(&prefix);
     format!("sha256('\\x{prefix}'::bytea || int8send(octet_length({key})) || convert_to({key}, 'UTF8'))")
 }
 

@@ -1,11 +1,12 @@
 //! Who may use the API: whoever holds the token.
 
-use std::fmt;
+use std::fmt::{self, Display as _};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use exactly::Hex;
 use http::{HeaderMap, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -86,7 +87,7 @@ fn digest(text: &str) -> [u8; 32] {
 impl fmt::LowerHex for AdminToken {
     /// The digest, to be written down.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        Hex(&self.0).fmt(f)
     }
 }
 

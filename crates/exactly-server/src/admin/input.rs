@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use exactly::clock::Timestamp;
-use exactly::{CallId, Keep, Key};
+use exactly::{CallId, Hex, Keep, Key};
 use serde::{Deserialize, Serialize};
 
 use self::integer::Integer;
@@ -288,10 +288,7 @@ impl From<Actor> for String {
 
 impl<const N: usize> From<HexBytes<N>> for String {
     fn from(bytes: HexBytes<N>) -> Self {
-        bytes
-            .0
-            .iter()
-            .fold(Self::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        Hex(&bytes.0).to_string()
     }
 }
 

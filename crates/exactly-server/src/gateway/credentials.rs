@@ -1,7 +1,6 @@
 //! Who sends a request, as far as a gateway can tell: whoever holds the same credentials.
 
-use std::fmt::Write as _;
-
+use exactly::Hex;
 use exactly::layer::Principal;
 use http::request::Parts;
 use http::{HeaderMap, header};
@@ -31,11 +30,7 @@ pub(super) fn principal(credentials: &Credentials, parts: &Parts) -> Principal {
         }
     }
     let digest: [u8; 32] = hash.finalize().into();
-    let mut hex = String::with_capacity(64);
-    for byte in digest {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    Principal::new(hex)
+    Principal::new(Hex(&digest).to_string())
 }
 
 fn part(hash: &mut Sha256, bytes: &[u8]) {

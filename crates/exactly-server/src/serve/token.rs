@@ -8,6 +8,8 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
+use exactly::Hex;
+
 use crate::admin::AdminToken;
 use crate::store::StoreUrl;
 
@@ -61,7 +63,5 @@ fn path(store: &StoreUrl) -> PathBuf {
 fn random() -> Result<String, Box<dyn Error + Send + Sync>> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)?;
-    Ok(bytes
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(Hex(&bytes).to_string())
 }

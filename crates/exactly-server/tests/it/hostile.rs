@@ -309,9 +309,8 @@ async fn many_large_bodies_at_once_are_met_in_bounded_memory() {
         let listen = server.listen;
         flood.spawn(async move {
             let mut wire = Wire::connect(listen).await;
-            let head = format!(
-                "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k{number}\r\ncontent-length: {BODY}\r\n\r\n"
-            );
+            let head =
+                format!("POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k{number}\r\ncontent-length: {BODY}\r\n\r\n");
             wire.send(head).await.unwrap();
             // Whoever is refused may find the connection closed.
             let _ = wire.send("x".repeat(BODY - 1)).await;

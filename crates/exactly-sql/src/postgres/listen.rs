@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::CallId;
 use exactly::store::{WakeHint, Wakeups};
+use exactly::{CallId, Hex};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Executor as _, PgConnection, PgPool};
 use tokio::task::AbortHandle;
@@ -100,10 +100,7 @@ async fn listen_once(pool: &PgPool, channel: &str, wakeups: &Wakeups, heard: &mu
 fn payload(ids: &[CallId]) -> String {
     let mut payload = String::with_capacity(ids.len() * (2 * size_of::<WakeHint>() + 1));
     for id in ids {
-        for byte in Wakeups::hint(id) {
-            write!(payload, "{byte:02x}").expect("writing to a string cannot fail");
-        }
-        payload.push(',');
+        write!(payload, "{},", Hex(&Wakeups::hint(id))).expect("writing to a string cannot fail");
     }
     payload
 }

@@ -145,11 +145,11 @@ impl Database {
         if fresh.is_empty() && completions.is_empty() {
             return exec(connection, "commit").await;
         }
-        let (power, room) = table::size(fresh.len().max(completions.len()));
         let mut arguments = SqliteArguments::default();
-        table::bind_rows(&mut arguments, &fresh, room)?;
-        table::bind_completions(&mut arguments, completions, room, now)?;
-        run(connection, &self.statements.add_and_complete[power], arguments).await
+        table::bind_rows(&mut arguments, &fresh)?;
+        table::bind_completions(&mut arguments, completions, now)?;
+        let statement = self.statements.add_and_complete(fresh.len(), completions.len());
+        run(connection, statement, arguments).await
     }
 
     /// Writes records and commits, in one trip if there is one.
@@ -168,7 +168,7 @@ impl Database {
             return exec(connection, "commit").await;
         };
         let mut arguments = SqliteArguments::default();
-        table::bind_rows(&mut arguments, &[last], 1)?;
+        table::bind_rows(&mut arguments, &[last])?;
         run(connection, &self.statements.save_and_commit, arguments).await
     }
 
@@ -178,9 +178,9 @@ impl Database {
         connection: &mut SqliteConnection,
         rows: &[Saved<'_>],
     ) -> Result<(), sqlx::Error> {
-        let (power, room) = table::size(rows.len());
+        let (power, _) = table::size(rows.len());
         let mut arguments = SqliteArguments::default();
-        table::bind_rows(&mut arguments, rows, room)?;
+        table::bind_rows(&mut arguments, rows)?;
         run(connection, &self.statements.save[power], arguments).await
     }
 }
@@ -226,11 +226,7 @@ pub(super) async fn connect(pool: &SqlitePool, accept: Overrides) -> Result<(Wri
     Ok((writer, settings))
 }
 
-async fn run(
-    connection: &mut SqliteConnection,
-    sql: &SqlStr,
-    arguments: SqliteArguments,
-) -> Result<(), sqlx::Error> {
+async fn run(connection: &mut SqliteConnection, sql: &SqlStr, arguments: SqliteArguments) -> Result<(), sqlx::Error> {
     let query = sqlx::query_with(sql.clone(), arguments);
     query.execute(connection).await.map(drop)
 }

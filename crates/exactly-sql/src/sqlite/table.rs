@@ -5,6 +5,7 @@
 //! commits. The statements have room for a power of two of rows and leave what is over empty, so that there are few of
 //! them and all stay prepared.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,51 +52,31 @@ pub(super) struct Statements {
     pub(super) save: Vec<SqlStr>,
     /// Writes one such row and commits.
     pub(super) save_and_commit: SqlStr,
-    /// Adds rows that are not there, completes calls whose claims hold, and commits; or does nothing of it, if one of the
-    /// claims does not.
-    pub(super) add_and_complete: Vec<SqlStr>,
     pub(super) delete: SqlStr,
     pub(super) load_one: SqlStr,
     pub(super) sweep_done: SqlStr,
     pub(super) sweep_lost: SqlStr,
+    table: Name,
+    /// By the size of the one part and of the other; made when it is needed, since most sizes never meet.
+    add_and_complete: Vec<OnceLock<SqlStr>>,
 }
 
 impl Statements {
-    pub(super) fn new(table: &Name) -> Self {
-        let table = table.quoted();
+    pub(super) fn new(name: &Name) -> Self {
+        let table = name.quoted();
         let load = |begin: &str, size: usize| {
             let ids = vec!["?"; size].join(", ");
             sql(format!(
                 "{begin}; {CLOCK}; select {RECORD} from {table} where id in ({ids})"
             ))
         };
-        // The select between insert and values lets empty rows be left out.
-        let rows = |size: usize| {
-            let rows = vec![ROW; size].join(", ");
-            format!("into {table} ({COLUMNS}) select * from (values {rows}) where column1 is not null")
-        };
-        let save = |size: usize| format!("insert {} on conflict (id) do update set {UPDATE}", rows(size));
-        // `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page
-        // before. The third statement fails unless the second has changed a row for each completion.
-        let add_and_complete = |size: usize| {
-            let completions = vec![COMPLETION; size].join(", ");
-            let add = rows(size);
-            sql(format!(
-                "insert or rollback {add}; \
-                 update or rollback {table} set state = 1, lease_ms = null, lease_until = null, on_lost = null, \
-                 completed_at = ?, expires_at = column3, outcome = column4 from (values {completions}) \
-                 where id = column1 and token = column2 and state = 0; \
-                 update or rollback exactly_clock set only = 0 where changes() <> ?; \
-                 commit"
-            ))
-        };
+        let save = |size: usize| format!("insert {} on conflict (id) do update set {UPDATE}", into(name, size));
         let sizes = || (0..SIZES).map(|power| 1_usize << power);
         Self {
             load: sizes().map(|size| load("begin", size)).collect(),
             load_to_write: sizes().map(|size| load("begin immediate", size)).collect(),
             save: sizes().map(|size| sql(save(size))).collect(),
             save_and_commit: sql(format!("{}; commit", save(1))),
-            add_and_complete: sizes().map(add_and_complete).collect(),
             delete: sql(format!("delete from {table} where id = ?")),
             load_one: sql(format!("{CLOCK}; select {RECORD} from {table} where id = ?")),
             sweep_done: sql(format!(
@@ -105,8 +86,44 @@ impl Statements {
                 "delete from {table} where rowid in \
                  (select rowid from {table} where state = 0 and on_lost = 1 and lease_until <= ? limit ?)"
             )),
+            table: name.clone(),
+            add_and_complete: vec![OnceLock::new(); (SIZES + 1) * (SIZES + 1)],
         }
     }
+
+    /// Adds rows that are not there, completes calls whose claims hold, and commits; or does nothing of it, if one of the
+    /// claims does not. There is room for `rows` and `completions`, and neither part if there is none of it.
+    pub(super) fn add_and_complete(&self, rows: usize, completions: usize) -> &SqlStr {
+        let part = |count: usize| if count == 0 { 0 } else { size(count).0 + 1 };
+        let place = part(rows) * (SIZES + 1) + part(completions);
+        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(rows, completions))
+    }
+
+    /// `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page before.
+    fn make_add_and_complete(&self, rows: usize, completions: usize) -> SqlStr {
+        let mut text = String::new();
+        if rows > 0 {
+            text = format!("insert or rollback {}; ", into(&self.table, size(rows).1));
+        }
+        if completions > 0 {
+            let table = self.table.quoted();
+            let completions = vec![COMPLETION; size(completions).1].join(", ");
+            // The last statement fails unless the one before it has changed a row for each completion.
+            text += &format!(
+                "update or rollback {table} set state = 1, lease_ms = null, lease_until = null, on_lost = null, \
+                 completed_at = ?, expires_at = column3, outcome = column4 from (values {completions}) \
+                 where id = column1 and token = column2 and state = 0; \
+                 update or rollback exactly_clock set only = 0 where changes() <> ?; "
+            );
+        }
+        sql(text + "commit")
+    }
+}
+
+/// The rest of an insert with room for so many rows. The select before the values lets empty ones be left out.
+fn into(table: &Name, size: usize) -> String {
+    let (table, rows) = (table.quoted(), vec![ROW; size].join(", "));
+    format!("into {table} ({COLUMNS}) select * from (values {rows}) where column1 is not null")
 }
 
 /// Which of the statements has room for `rows` rows, and how many it has room for.
@@ -183,30 +200,29 @@ impl Completed<'_> {
     }
 }
 
-/// Adds the values of rows, and of empty ones up to `room`.
-pub(super) fn bind_rows(
-    arguments: &mut SqliteArguments,
-    rows: &[Saved<'_>],
-    room: usize,
-) -> Result<(), sqlx::Error> {
+/// Adds the values of rows, and of empty ones for the room that is left.
+pub(super) fn bind_rows(arguments: &mut SqliteArguments, rows: &[Saved<'_>]) -> Result<(), sqlx::Error> {
     for saved in rows {
         saved.try_bind(arguments).map_err(sqlx::Error::Encode)?;
     }
-    bind_nothing(arguments, (room - rows.len()) * places(ROW))
+    bind_nothing(arguments, rows.len(), places(ROW))
 }
 
-/// Adds the values of completions, and of empty ones up to `room`, between when they are completed and how many have to be.
+/// Adds the values of completions, if there are any, and of empty ones for the room that is left, between when they are
+/// completed and how many have to be.
 pub(super) fn bind_completions(
     arguments: &mut SqliteArguments,
     completions: &[Completed<'_>],
-    room: usize,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    if completions.is_empty() {
+        return Ok(());
+    }
     arguments.add(timestamp(now)).map_err(sqlx::Error::Encode)?;
     for completed in completions {
         completed.try_bind(arguments).map_err(sqlx::Error::Encode)?;
     }
-    bind_nothing(arguments, (room - completions.len()) * places(COMPLETION))?;
+    bind_nothing(arguments, completions.len(), places(COMPLETION))?;
     let count = i64::try_from(completions.len()).unwrap_or(i64::MAX);
     arguments.add(count).map_err(sqlx::Error::Encode)
 }
@@ -216,8 +232,9 @@ fn places(row: &str) -> usize {
     row.matches('?').count()
 }
 
-fn bind_nothing(arguments: &mut SqliteArguments, count: usize) -> Result<(), sqlx::Error> {
-    for _ in 0..count {
+fn bind_nothing(arguments: &mut SqliteArguments, rows: usize, places: usize) -> Result<(), sqlx::Error> {
+    let empty = if rows == 0 { 0 } else { size(rows).1 - rows };
+    for _ in 0..empty * places {
         arguments.add(None::<i64>).map_err(sqlx::Error::Encode)?;
     }
     Ok(())

@@ -1,17 +1,18 @@
 -- A rowid table: the ids are hashes, so rows kept in their order would be written to one random page each. This way only
 -- the index on the ids is, and rows lie in the order of their arrival. Times are milliseconds on the clock of
--- exactly_clock.
+-- exactly_clock. That a hash or token has its length is checked where it is read: a function in a check costs every
+-- statement a copy of each page that it changes.
 create table if not exists "{table}" (
-  id blob not null primary key check (length(id) = 32),
+  id blob not null primary key,
   -- Null in a global scope.
   principal text,
   operation text not null,
   key text not null,
-  fingerprint blob not null check (length(fingerprint) = 32),
+  fingerprint blob not null,
   -- 0: in flight, 1: done.
   state integer not null check (state in (0, 1)),
   attempt integer not null check (attempt > 0),
-  token blob not null check (length(token) = 16),
+  token blob not null,
   -- The lease is null once done.
   lease_ms integer,
   lease_until integer,
