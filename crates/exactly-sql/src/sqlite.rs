@@ -7,6 +7,7 @@ mod decide;
 mod flush;
 mod inspect;
 mod migrate;
+mod novelty;
 mod operate;
 mod settings;
 mod sweep;

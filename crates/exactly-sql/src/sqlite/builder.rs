@@ -17,6 +17,7 @@ use exactly::store::Wakeups;
 use super::clock::{ClockRow, STEP_MAX, StoreClock};
 use super::database::{self, Database, Slot};
 use super::flush::Flusher;
+use super::novelty::Novelty;
 use super::settings::Overrides;
 use super::table::Statements;
 use super::{Beat, SqliteStore, migrate};
@@ -148,6 +149,7 @@ impl SqliteStoreBuilder {
             in_memory: settings.in_memory,
             overrides: self.overrides,
             batches: AtomicU64::new(0),
+            novelty: Novelty::default(),
         });
         let batch_max = if self.group_commit { BATCH_MAX } else { 1 };
         let flusher = |again| Flusher::new(Arc::clone(&database), batch_max, again);

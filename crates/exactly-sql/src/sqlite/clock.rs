@@ -16,6 +16,7 @@
 //!
 //! The price: after an outage of more than an hour, outcomes are kept longer than asked for by the rest of it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(super) struct StoreClock {
     wall: Box<dyn Clock>,
     // A std mutex, since it is held for an addition and never across an await.
     seen: Mutex<Seen>,
+    /// The row's time when it was last read, in milliseconds.
+    row: AtomicU64,
 }
 
 /// The store's time as last reckoned, and where the steady clock stood then.
@@ -67,7 +70,18 @@ impl StoreClock {
             steady,
             wall,
             seen: Mutex::new(seen),
+            row: AtomicU64::new(row.store.as_millis()),
         }
+    }
+
+    /// This is the row now.
+    pub(super) fn saw(&self, row: ClockRow) {
+        self.row.store(row.store.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Whether the row, as it was last read, is so young at `now` that it need not be written.
+    pub(super) fn is_young(&self, now: Timestamp) -> bool {
+        now.since(Timestamp::from_millis(self.row.load(Ordering::Relaxed))) < ROW_AGE_MAX
     }
 
     /// The store's time, given what the database says. Never earlier than what was said before.

@@ -16,8 +16,9 @@ use exactly::store::Wakeups;
 
 use super::clock::{ClockRow, StoreClock};
 use super::decide::{Plan, Rows};
+use super::novelty::Novelty;
 use super::settings::{self, Overrides, Settings};
-use super::table::{self, Completed, Saved, Statements, timestamp};
+use super::table::{self, Completed, From, Saved, Statements, timestamp};
 use super::writer::Writer;
 use crate::batch::Step;
 use crate::error::{Shared, failed};
@@ -50,6 +51,7 @@ pub(super) struct Database {
     pub(super) overrides: Overrides,
     /// How many batches were carried out, for a sweep to notice that it is not alone.
     pub(super) batches: AtomicU64,
+    pub(super) novelty: Novelty,
 }
 
 /// A connection, unless it is broken or someone gave up in the midst of using it.
@@ -114,6 +116,7 @@ impl Database {
         }
         let found = sqlx::query_with(sql.clone(), arguments).fetch_all(connection).await?;
         let (clock, rows) = split(&found)?;
+        self.clock.saw(clock);
         Ok(Loaded {
             rows,
             clock,
@@ -121,7 +124,7 @@ impl Database {
         })
     }
 
-    /// Writes the plan's changes and completions, and commits. Fails with [`is_broken_check`] if a completion's claim does
+    /// Writes the plan's changes and completions, and commits. Fails with [`is_constraint`] if a completion's claim does
     /// not hold, and nothing is changed then.
     pub(super) async fn save(
         &self,
@@ -148,7 +151,28 @@ impl Database {
         let mut arguments = SqliteArguments::default();
         table::bind_rows(&mut arguments, &fresh)?;
         table::bind_completions(&mut arguments, completions, now)?;
-        let statement = self.statements.add_and_complete(fresh.len(), completions.len());
+        let statement = self
+            .statements
+            .add_and_complete(From::Load, fresh.len(), completions.len());
+        run(connection, statement, arguments).await
+    }
+
+    /// Does so for a plan that only adds rows, in one trip and without a look at what is there. Fails with
+    /// [`is_constraint`] if a row is there, or a completion's claim does not hold, and nothing is changed then.
+    pub(super) async fn save_unseen(
+        &self,
+        connection: &mut SqliteConnection,
+        plan: &Plan,
+        completions: &[Completed<'_>],
+        now: Timestamp,
+    ) -> Result<(), sqlx::Error> {
+        let fresh: Vec<_> = plan.saves(now).collect();
+        let mut arguments = SqliteArguments::default();
+        table::bind_rows(&mut arguments, &fresh)?;
+        table::bind_completions(&mut arguments, completions, now)?;
+        let statement = self
+            .statements
+            .add_and_complete(From::Start, fresh.len(), completions.len());
         run(connection, statement, arguments).await
     }
 
@@ -238,7 +262,7 @@ pub(super) async fn exec(connection: &mut SqliteConnection, how: &'static str) -
 
 /// Ends whatever transaction an error left behind, and puts the connection back if that worked.
 pub(super) async fn recover(slot: &mut Slot, mut connection: Writer, error: &sqlx::Error) {
-    if is_busy(error) && exec(&mut connection, "rollback").await.is_ok() {
+    if is_refused(error) && exec(&mut connection, "rollback").await.is_ok() {
         slot.put_back(connection);
     } else if let Err(error) = connection.into_connection().close().await {
         // It is closed all the same, and closing rolls back.
@@ -257,8 +281,14 @@ async fn seal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
 
 /// The same after a failure to commit.
 pub(super) async fn recover_writer(turn: &mut Slot, connection: Writer, error: &sqlx::Error) {
-    turn.unsealed |= !is_busy(error);
+    turn.unsealed |= !is_refused(error);
     recover(turn, connection, error).await;
+}
+
+/// Whether nothing was written, and the connection is as good as before.
+fn is_refused(error: &sqlx::Error) -> bool {
+    // A database that can only be read.
+    is_busy(error) || primary_code(error) == Some(8)
 }
 
 /// Whether somebody else was at work, so that trying again can help.
@@ -267,9 +297,9 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(5 | 6))
 }
 
-/// Whether a row did not pass a check of its table.
-pub(super) fn is_broken_check(error: &sqlx::Error) -> bool {
-    code(error) == Some(275)
+/// Whether a row did not pass a check of its table, or is there already.
+pub(super) fn is_constraint(error: &sqlx::Error) -> bool {
+    primary_code(error) == Some(19)
 }
 
 /// Whether a statement makes no sense where it was run.
@@ -279,12 +309,8 @@ pub(super) fn is_misplaced(error: &sqlx::Error) -> bool {
 
 /// SQLite's primary code, the low byte of the extended ones.
 fn primary_code(error: &sqlx::Error) -> Option<u32> {
-    code(error).map(|code| code & 0xff)
-}
-
-fn code(error: &sqlx::Error) -> Option<u32> {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code)?;
-    code.parse().ok()
+    code.parse::<u32>().ok().map(|code| code & 0xff)
 }
 
 /// Moves the database's clock on.

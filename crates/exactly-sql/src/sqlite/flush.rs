@@ -3,6 +3,9 @@
 //! A batch reads its rows in a transaction that takes no lock, and answers at once what rests on no change: replays,
 //! conflicts, calls in flight. Only what is left needs the write lock and a commit. So a replay waits for no writer, and a
 //! thousand of them cost no `fsync`.
+//!
+//! What is most likely is not read at all. A completion's claim holds as a rule, and a call that is begun is new as a rule;
+//! the statements that write them fail if it is not so, and then the batch is done again with a look.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -14,8 +17,8 @@ use tokio::time::timeout;
 use exactly::clock::Timestamp;
 use exactly::{CallId, StoreError, StoreErrorKind};
 
-use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_broken_check, is_busy, recover, recover_writer};
-use super::decide::{Answer, Decided, decide};
+use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, is_constraint, recover, recover_writer};
+use super::decide::{Answer, Decided, Rows, decide};
 use super::table::Completed;
 use crate::batch::{Again, Flush, Step, Write};
 use crate::error::{Shared, kind};
@@ -171,6 +174,7 @@ impl Database {
                 return Vec::new();
             }
         };
+        let expected_new = self.novelty.is_likely();
         let error = match self.commit(&mut connection, &mut steps, lock, again).await {
             Ok(answers) => {
                 slot.put_back(connection);
@@ -180,6 +184,10 @@ impl Database {
             Err(error) => error,
         };
         recover_writer(slot, connection, &error).await;
+        if expected_new && !self.novelty.is_likely() {
+            // With a look at what is there, some of it can be answered whatever is wrong with writing.
+            return Box::pin(self.settle(slot, steps, lock, again)).await;
+        }
         if is_busy(&error) && lock == Lock::WhenNeeded {
             return steps;
         }
@@ -212,15 +220,42 @@ impl Database {
         lock: Lock,
         again: &Again,
     ) -> Result<Vec<Decided>, sqlx::Error> {
-        let mut trusted = take_trusted(steps);
-        let committed = self.commit_with(connection, steps, &trusted, lock, again).await;
-        let distrusted = !trusted.is_empty() && committed.as_ref().is_err_and(is_broken_check);
+        let (mut trusted, are_new) = take_trusted(steps);
+        let now = self.clock.reckon();
+        let unseen = lock == Lock::WhenNeeded && are_new && self.novelty.is_likely() && self.clock.is_young(now);
+        let committed = if unseen {
+            self.commit_unseen(connection, steps, &trusted, now).await
+        } else {
+            self.commit_with(connection, steps, &trusted, lock, again).await
+        };
+        let was_wrong = unseen && committed.is_err();
+        if was_wrong {
+            self.novelty.surprised();
+        }
+        let is_undone = (was_wrong || !trusted.is_empty()) && committed.as_ref().is_err_and(is_constraint);
         steps.append(&mut trusted);
-        if distrusted {
+        if is_undone {
             self.commit_with(connection, steps, &[], Lock::AtOnce, again).await
         } else {
             committed
         }
+    }
+
+    /// Does so without a look at anything, for `steps` that begin calls which nobody is expected to have begun before, and
+    /// for the completions in `trusted`, whose answers come last.
+    async fn commit_unseen(
+        &self,
+        connection: &mut sqlx::SqliteConnection,
+        steps: &[Step],
+        trusted: &[Step],
+        now: Timestamp,
+    ) -> Result<Vec<Decided>, sqlx::Error> {
+        let mut plan = decide(steps, Rows::new(), now);
+        let mut answers = std::mem::take(&mut plan.answers);
+        let completions: Vec<_> = trusted.iter().filter_map(|step| completed(step, now)).collect();
+        self.save_unseen(connection, &plan, &completions, now).await?;
+        answers.extend(trusted.iter().map(|_| Decided::applied()));
+        Ok(answers)
     }
 
     /// Does so after a look at the records that `steps` are about, and none at those of the completions in `trusted`,
@@ -235,6 +270,12 @@ impl Database {
     ) -> Result<Vec<Decided>, sqlx::Error> {
         let loaded = self.load(connection, steps, lock).await?;
         let (clock, now) = (loaded.clock, loaded.now);
+        let is_there = |step: &Step| matches!(step, Step::Begin { .. }) && loaded.rows.contains_key(step.id());
+        if steps.iter().any(is_there) {
+            self.novelty.surprised();
+        } else {
+            self.novelty.confirmed();
+        }
         let mut plan = decide(steps, loaded.rows, now);
         let (left, mut answers) = answer_settled(std::mem::take(steps), std::mem::take(&mut plan.answers), again);
         *steps = left;
@@ -265,17 +306,23 @@ impl Database {
 }
 
 /// Takes out the completions that nothing else in the batch has to do with. As a rule their claims hold, and the statement
-/// that writes them finds out if one does not, so nobody looks at their records before.
-fn take_trusted(steps: &mut Vec<Step>) -> Vec<Step> {
+/// that writes them finds out if one does not, so nobody looks at their records before. Says of the steps that are left
+/// whether each begins a call of its own.
+fn take_trusted(steps: &mut Vec<Step>) -> (Vec<Step>, bool) {
     let mut times: HashMap<CallId, u32> = HashMap::with_capacity(steps.len());
     for step in steps.iter() {
         *times.entry(*step.id()).or_default() += 1;
     }
     let alone = |step: &mut Step| times.get(step.id()) == Some(&1);
-    let trusted = steps.extract_if(.., |step| {
-        matches!(step.write(), Some(Write::Complete { .. })) && alone(step)
-    });
-    trusted.collect()
+    let trusted = steps
+        .extract_if(.., |step| {
+            matches!(step.write(), Some(Write::Complete { .. })) && alone(step)
+        })
+        .collect();
+    let are_new = steps
+        .iter_mut()
+        .all(|step| matches!(step, Step::Begin { until: None, .. }) && alone(step));
+    (trusted, are_new)
 }
 
 fn completed(step: &Step, now: Timestamp) -> Option<Completed<'_>> {

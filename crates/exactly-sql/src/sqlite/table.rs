@@ -57,7 +57,7 @@ pub(super) struct Statements {
     pub(super) sweep_done: SqlStr,
     pub(super) sweep_lost: SqlStr,
     table: Name,
-    /// By the size of the one part and of the other; made when it is needed, since most sizes never meet.
+    /// By where it begins and the size of either part; made when it is needed, since most sizes never meet.
     add_and_complete: Vec<OnceLock<SqlStr>>,
 }
 
@@ -87,23 +87,29 @@ impl Statements {
                  (select rowid from {table} where state = 0 and on_lost = 1 and lease_until <= ? limit ?)"
             )),
             table: name.clone(),
-            add_and_complete: vec![OnceLock::new(); (SIZES + 1) * (SIZES + 1)],
+            add_and_complete: vec![OnceLock::new(); 2 * (SIZES + 1) * (SIZES + 1)],
         }
     }
 
     /// Adds rows that are not there, completes calls whose claims hold, and commits; or does nothing of it, if one of the
-    /// claims does not. There is room for `rows` and `completions`, and neither part if there is none of it.
-    pub(super) fn add_and_complete(&self, rows: usize, completions: usize) -> &SqlStr {
+    /// claims does not, or one of the rows is there. There is room for `rows` and `completions`, and neither part if there
+    /// is none of it.
+    pub(super) fn add_and_complete(&self, from: From, rows: usize, completions: usize) -> &SqlStr {
         let part = |count: usize| if count == 0 { 0 } else { size(count).0 + 1 };
-        let place = part(rows) * (SIZES + 1) + part(completions);
-        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(rows, completions))
+        let place = (usize::from(from == From::Start) * (SIZES + 1) + part(rows)) * (SIZES + 1) + part(completions);
+        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(from, rows, completions))
     }
 
     /// `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page before.
-    fn make_add_and_complete(&self, rows: usize, completions: usize) -> SqlStr {
-        let mut text = String::new();
+    fn make_add_and_complete(&self, from: From, rows: usize, completions: usize) -> SqlStr {
+        let mut text = match from {
+            From::Load => String::new(),
+            // Something is read first, because whoever has not read waits for another process's lock, and everybody else
+            // here with him.
+            From::Start => format!("begin; {CLOCK}; "),
+        };
         if rows > 0 {
-            text = format!("insert or rollback {}; ", into(&self.table, size(rows).1));
+            text += &format!("insert or rollback {}; ", into(&self.table, size(rows).1));
         }
         if completions > 0 {
             let table = self.table.quoted();
@@ -118,6 +124,15 @@ impl Statements {
         }
         sql(text + "commit")
     }
+}
+
+/// Where a statement begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// In the transaction in which the batch's rows were read.
+    Load,
+    /// With a transaction of its own.
+    Start,
 }
 
 /// The rest of an insert with room for so many rows. The select before the values lets empty ones be left out.
