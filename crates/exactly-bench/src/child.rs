@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, Command};
@@ -15,8 +16,6 @@ use crate::serve::App;
 
 /// How long another program may take to start, and how often it is looked at.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long a server may take to end before it is killed.
-const ENDED_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running server. Dropping it ends the process, and so does the end of this one: it holds the other end of the
@@ -31,16 +30,14 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has processes of its own ends them if it is asked to, and cannot if it is killed.
         let pid = self
             .child
             .id()
-            .and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
-        let Some(pid) = pid else { return };
-        let asked = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let until = Instant::now() + ENDED_WITHIN;
-        while asked.is_ok() && Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(POLL);
+            .and_then(|pid| process::Pid::from_raw(pid.cast_signed()));
+        if let Some(pid) = pid {
+            // One with processes of its own ends them if it is asked to, and cannot if it is killed. One that has ended need
+            // not be asked.
+            let _ = process::kill_process(pid, process::Signal::TERM);
         }
     }
 }
@@ -48,11 +45,7 @@ impl Drop for Server {
 impl Server {
     /// Another program, which listens on `address` once it runs.
     pub(crate) async fn other(mut command: Command, address: SocketAddr) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         let started = Instant::now();
         while TcpStream::connect(address).await.is_err() {
             if let Some(status) = child.try_wait()? {

@@ -286,7 +286,7 @@ pub(super) async fn recover_writer(turn: &mut Slot, connection: Writer, error: &
 }
 
 /// Whether nothing was written, and the connection is as good as before.
-fn is_refused(error: &sqlx::Error) -> bool {
+pub(super) fn is_refused(error: &sqlx::Error) -> bool {
     // A database that can only be read.
     is_busy(error) || primary_code(error) == Some(8)
 }

@@ -17,7 +17,9 @@ use tokio::time::timeout;
 use exactly::clock::Timestamp;
 use exactly::{CallId, StoreError, StoreErrorKind};
 
-use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, is_constraint, recover, recover_writer};
+use super::database::{
+    Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, is_constraint, is_refused, recover, recover_writer,
+};
 use super::decide::{Answer, Decided, Rows, decide};
 use super::table::Completed;
 use crate::batch::{Again, Flush, Step, Write};
@@ -184,8 +186,8 @@ impl Database {
             Err(error) => error,
         };
         recover_writer(slot, connection, &error).await;
-        if expected_new && !self.novelty.is_likely() {
-            // With a look at what is there, some of it can be answered whatever is wrong with writing.
+        if is_refused(&error) && expected_new && !self.novelty.is_likely() {
+            // With a look at what is there, some of it can be answered although nobody may write.
             return Box::pin(self.settle(slot, steps, lock, again)).await;
         }
         if is_busy(&error) && lock == Lock::WhenNeeded {

@@ -102,27 +102,27 @@ impl Statements {
 
     /// `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page before.
     fn make_add_and_complete(&self, from: From, rows: usize, completions: usize) -> SqlStr {
-        let mut text = match from {
-            From::Load => String::new(),
+        let mut statements = Vec::new();
+        if from == From::Start {
             // Something is read first, because whoever has not read waits for another process's lock, and everybody else
             // here with him.
-            From::Start => format!("begin; {CLOCK}; "),
-        };
+            statements.extend(["begin".to_owned(), CLOCK.to_owned()]);
+        }
         if rows > 0 {
-            text += &format!("insert or rollback {}; ", into(&self.table, size(rows).1));
+            statements.push(format!("insert or rollback {}", into(&self.table, size(rows).1)));
         }
         if completions > 0 {
-            let table = self.table.quoted();
-            let completions = vec![COMPLETION; size(completions).1].join(", ");
-            // The last statement fails unless the one before it has changed a row for each completion.
-            text += &format!(
+            let (table, completions) = (self.table.quoted(), vec![COMPLETION; size(completions).1].join(", "));
+            statements.push(format!(
                 "update or rollback {table} set state = 1, lease_ms = null, lease_until = null, on_lost = null, \
                  completed_at = ?, expires_at = column3, outcome = column4 from (values {completions}) \
-                 where id = column1 and token = column2 and state = 0; \
-                 update or rollback exactly_clock set only = 0 where changes() <> ?; "
-            );
+                 where id = column1 and token = column2 and state = 0"
+            ));
+            // Fails unless the one before has changed a row for each completion.
+            statements.push("update or rollback exactly_clock set only = 0 where changes() <> ?".to_owned());
         }
-        sql(text + "commit")
+        statements.push("commit".to_owned());
+        sql(statements.join("; "))
     }
 }
 

@@ -548,7 +548,7 @@ async fn a_duplicate_learns_of_another_process_while_its_own_is_stuck<S: Shop>()
         fault: Fault::OpenHangs,
     };
     let stuck = app::<S>(
-        &layer(Arc::new(stuck), policy().wait(Duration::from_millis(300))),
+        &layer(Arc::new(stuck), policy().wait(Duration::from_secs(3))),
         says(201),
     );
     let first = tokio::spawn({

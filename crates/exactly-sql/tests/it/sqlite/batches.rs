@@ -85,7 +85,9 @@ async fn a_completion_whose_claim_does_not_hold_changes_nothing_and_spoils_no_ot
             assert_eq!(completed, expected, "{outcome}");
         });
     };
-    held.iter().for_each(|claim| complete(claim, "held", Fenced::Applied));
+    for claim in &held {
+        complete(claim, "held", Fenced::Applied);
+    }
     complete(&freed, "of a claim that was given up", Fenced::Superseded);
     complete(&repeated, "first", Fenced::Applied);
     complete(&other, "second", Fenced::Superseded);
