@@ -18,7 +18,7 @@ use super::clock::{ClockRow, StoreClock};
 use super::decide::{Plan, Rows};
 use super::novelty::Novelty;
 use super::settings::{self, Overrides, Settings};
-use super::table::{self, Completed, From, Saved, Statements, timestamp};
+use super::table::{self, After, Completed, Saved, Statements, timestamp};
 use super::writer::Writer;
 use crate::batch::Step;
 use crate::error::{Shared, failed};
@@ -148,17 +148,12 @@ impl Database {
         if fresh.is_empty() && completions.is_empty() {
             return exec(connection, "commit").await;
         }
-        let mut arguments = SqliteArguments::default();
-        table::bind_rows(&mut arguments, &fresh)?;
-        table::bind_completions(&mut arguments, completions, now)?;
-        let statement = self
-            .statements
-            .add_and_complete(From::Load, fresh.len(), completions.len());
-        run(connection, statement, arguments).await
+        self.add_and_complete(connection, After::Load, &fresh, completions, now)
+            .await
     }
 
     /// Does so for a plan that only adds rows, in one trip and without a look at what is there. Fails with
-    /// [`is_constraint`] if a row is there, or a completion's claim does not hold, and nothing is changed then.
+    /// [`is_constraint`] if a row is there, too.
     pub(super) async fn save_unseen(
         &self,
         connection: &mut SqliteConnection,
@@ -167,12 +162,22 @@ impl Database {
         now: Timestamp,
     ) -> Result<(), sqlx::Error> {
         let fresh: Vec<_> = plan.saves(now).collect();
+        self.add_and_complete(connection, After::Nothing, &fresh, completions, now)
+            .await
+    }
+
+    async fn add_and_complete(
+        &self,
+        connection: &mut SqliteConnection,
+        after: After,
+        fresh: &[Saved<'_>],
+        completions: &[Completed<'_>],
+        now: Timestamp,
+    ) -> Result<(), sqlx::Error> {
         let mut arguments = SqliteArguments::default();
-        table::bind_rows(&mut arguments, &fresh)?;
+        table::bind_rows(&mut arguments, fresh)?;
         table::bind_completions(&mut arguments, completions, now)?;
-        let statement = self
-            .statements
-            .add_and_complete(From::Start, fresh.len(), completions.len());
+        let statement = self.statements.add_and_complete(after, fresh.len(), completions.len());
         run(connection, statement, arguments).await
     }
 

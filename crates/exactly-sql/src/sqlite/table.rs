@@ -57,7 +57,7 @@ pub(super) struct Statements {
     pub(super) sweep_done: SqlStr,
     pub(super) sweep_lost: SqlStr,
     table: Name,
-    /// By where it begins and the size of either part; made when it is needed, since most sizes never meet.
+    /// By what came before and the size of either part; made when it is needed, since most sizes never meet.
     add_and_complete: Vec<OnceLock<SqlStr>>,
 }
 
@@ -94,16 +94,16 @@ impl Statements {
     /// Adds rows that are not there, completes calls whose claims hold, and commits; or does nothing of it, if one of the
     /// claims does not, or one of the rows is there. There is room for `rows` and `completions`, and neither part if there
     /// is none of it.
-    pub(super) fn add_and_complete(&self, from: From, rows: usize, completions: usize) -> &SqlStr {
+    pub(super) fn add_and_complete(&self, after: After, rows: usize, completions: usize) -> &SqlStr {
         let part = |count: usize| if count == 0 { 0 } else { size(count).0 + 1 };
-        let place = (usize::from(from == From::Start) * (SIZES + 1) + part(rows)) * (SIZES + 1) + part(completions);
-        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(from, rows, completions))
+        let place = (usize::from(after == After::Nothing) * (SIZES + 1) + part(rows)) * (SIZES + 1) + part(completions);
+        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(after, rows, completions))
     }
 
     /// `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page before.
-    fn make_add_and_complete(&self, from: From, rows: usize, completions: usize) -> SqlStr {
+    fn make_add_and_complete(&self, after: After, rows: usize, completions: usize) -> SqlStr {
         let mut statements = Vec::new();
-        if from == From::Start {
+        if after == After::Nothing {
             // Something is read first, because whoever has not read waits for another process's lock, and everybody else
             // here with him.
             statements.extend(["begin".to_owned(), CLOCK.to_owned()]);
@@ -126,13 +126,13 @@ impl Statements {
     }
 }
 
-/// Where a statement begins.
+/// What came before a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
-    /// In the transaction in which the batch's rows were read.
+pub(super) enum After {
+    /// A transaction is open, in which the batch's rows were read.
     Load,
-    /// With a transaction of its own.
-    Start,
+    /// It opens one.
+    Nothing,
 }
 
 /// The rest of an insert with room for so many rows. The select before the values lets empty ones be left out.
