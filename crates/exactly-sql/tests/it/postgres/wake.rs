@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use exactly::{Keep, Store, TransactionalStore, Verdict};
-use sqlx::PgPool;
 use sqlx::postgres::PgListener;
+use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::timeout;
 
 use super::{Place, call, run, url};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ends the connection of whoever listens for the table's notifications.
-async fn kill_listener(place: &Place) -> u64 {
-    let sql = "select pg_terminate_backend(pid) from pg_stat_activity
-               where query ilike 'listen %' and query like '%' || to_regclass($1)::oid || '%'";
+/// Does something to the connection of each who listens for the table's notifications, and says how many there are.
+async fn each_listener(place: &Place, what: &str) -> u64 {
+    let sql = format!(
+        "select {what} from pg_stat_activity
+         where query ilike 'listen %' and query like '%' || to_regclass($1)::oid || '%'"
+    );
     let table = format!("{}.calls", place.schema);
-    sqlx::query(sql)
+    sqlx::query(AssertSqlSafe(sql))
         .bind(table)
         .execute(&place.pool)
         .await
@@ -31,9 +33,10 @@ async fn a_listener_that_lost_its_connection_wakes_everyone_and_listens_again() 
     let call = call("key");
     let claim = run(&store, &call).await;
     // The listeners start by themselves, some time after the store.
-    timeout(PATIENCE, async { while kill_listener(&place).await < 2 {} })
+    timeout(PATIENCE, async { while each_listener(&place, "pid").await < 2 {} })
         .await
         .expect("nobody listens");
+    assert_eq!(each_listener(&place, "pg_terminate_backend(pid)").await, 2);
     let mut watch = other.watch(call.id());
     timeout(PATIENCE, watch.changed())
         .await
