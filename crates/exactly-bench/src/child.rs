@@ -45,10 +45,16 @@ impl Drop for Server {
 impl Server {
     /// Another program, which listens on `address` once it runs.
     pub(crate) async fn other(mut command: Command, address: SocketAddr) -> Result<Self> {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let mut server = Self {
+            address,
+            pid: Pid(child.id().ok_or("the server ended at its start")?),
+            _stdin: None,
+            child,
+        };
         let started = Instant::now();
         while TcpStream::connect(address).await.is_err() {
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = server.child.try_wait()? {
                 return Err(format!("{command:?} ended at its start: {status}").into());
             }
             if started.elapsed() > READY_WITHIN {
@@ -56,12 +62,7 @@ impl Server {
             }
             sleep(POLL).await;
         }
-        Ok(Self {
-            address,
-            pid: Pid(child.id().ok_or("the server ended at its start")?),
-            _stdin: None,
-            child,
-        })
+        Ok(server)
     }
 
     pub(crate) async fn start(app: &App) -> Result<Self> {

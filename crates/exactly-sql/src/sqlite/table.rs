@@ -1,8 +1,8 @@
 //! The statements on a table of records, and what a row holds.
 //!
 //! sqlx hands every statement to a thread of its own, which costs more than the statement itself. So a batch of any size
-//! takes two trips as a rule: one that reads the rows that it has to know, and one that writes all of its changes and
-//! commits. The statements have room for a power of two of rows and leave what is over empty, so that there are few of
+//! takes one trip if it need not look at what is there, and two as a rule if it has to: one that reads the rows that it has
+//! to know, and one that writes all of its changes and commits. The statements have room for a power of two of rows and leave what is over empty, so that there are few of
 //! them and all stay prepared.
 
 use std::sync::OnceLock;
