@@ -7,6 +7,7 @@
 //!
 //! - [`layer`]: the tower layer for HTTP services. Start here if effects come from requests.
 //! - [`once`]: the same for effects that come from elsewhere.
+//! - [`retry`]: when to send again, when to stop, and what is known then.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!
@@ -41,6 +42,7 @@ pub mod key;
 #[cfg(feature = "layer")]
 pub mod layer;
 pub mod once;
+pub mod retry;
 mod scope;
 pub mod store;
 pub mod sweep;

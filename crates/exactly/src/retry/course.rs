@@ -1,0 +1,255 @@
+//! One call, from its first attempt to its end.
+
+use std::time::Duration;
+
+use super::code::Repeat;
+use super::heard::{Expiry, Fate, Heard};
+use super::policy::Policy;
+
+/// How far an attempt came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Not one byte of the request left, provably.
+    NotSent,
+    /// Bytes left, and no answer came.
+    Sent,
+    /// Bytes left, and an answer began that did not come whole.
+    CutOff(Heard),
+    /// A whole answer came.
+    Answered(Heard),
+}
+
+/// What to do after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Decision {
+    /// Wait that long, then attempt again with the same key and the same bytes.
+    Wait(Duration),
+    /// Do not attempt again.
+    Stop(Stop),
+}
+
+/// Why there is no further attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stop {
+    /// It happened.
+    Done,
+    /// The answer would be the same again.
+    Final,
+    /// Bytes left without a key, or from a body that can be sent once only.
+    Unrepeatable,
+    /// The retries are used up.
+    Attempts,
+    /// The next attempt could not begin in time.
+    Deadline {
+        /// When it could have begun, from now.
+        ready_in: Duration,
+    },
+    /// The key would stand for a new operation by then.
+    Expired,
+    /// Too many calls to this destination are retried already.
+    Budget,
+}
+
+impl Stop {
+    /// The name in metrics and accounts of a call.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Final => "final",
+            Self::Unrepeatable => "unrepeatable",
+            Self::Attempts => "attempts",
+            Self::Deadline { .. } => "deadline",
+            Self::Expired => "expired",
+            Self::Budget => "budget",
+        }
+    }
+
+    /// Whether the call ended for want of attempts, time or budget, and not because it was answered for good.
+    pub const fn is_exhaustion(self) -> bool {
+        matches!(
+            self,
+            Self::Attempts | Self::Deadline { .. } | Self::Expired | Self::Budget
+        )
+    }
+}
+
+/// What is known when a call is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Ending {
+    /// It happened, once.
+    Applied,
+    /// It did not happen, and will not.
+    NotApplied,
+    /// It may have happened, or may yet.
+    Unknown,
+}
+
+impl Ending {
+    /// The name in metrics and accounts of a call.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::NotApplied => "not_applied",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// One call on its way: how often it was attempted, and what the attempts told.
+#[derive(Clone, Debug)]
+pub struct Course<'p> {
+    policy: &'p Policy,
+    repeatable: bool,
+    attempts: u32,
+    /// Some attempt before the last may have happened, or may still be on its way.
+    doubt: bool,
+    last: Option<Last>,
+    /// When the key stops standing for this call, from its start.
+    expires: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    fate: Fate,
+    speaks_for_the_key: bool,
+}
+
+impl<'p> Course<'p> {
+    /// A call that has not been attempted. `repeatable`: a key makes sending it again harmless, or it changes nothing, and
+    /// its bytes can be sent again.
+    pub fn new(policy: &'p Policy, repeatable: bool) -> Self {
+        Self {
+            policy,
+            repeatable,
+            attempts: 0,
+            doubt: false,
+            last: None,
+            expires: None,
+        }
+    }
+
+    /// The same for a call that somebody attempted before, without learning what came of it.
+    #[must_use]
+    pub fn in_doubt(mut self) -> Self {
+        self.doubt = true;
+        self
+    }
+
+    /// The same with a key that stands for this call only so long from its start, whatever answers say.
+    #[must_use]
+    pub fn expires_in(mut self, expires: Option<Duration>) -> Self {
+        self.expires = earlier(self.expires, expires);
+        self
+    }
+
+    /// From here on the call cannot be repeated: its key was left behind.
+    pub fn leave_key(&mut self) {
+        self.repeatable = false;
+    }
+
+    /// How often the call was attempted.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Takes in how an attempt ended, `elapsed` after the start of the call, and decides what to do. `random` is any number,
+    /// all equally likely; `grant` asks the retry budget, and only when everything else speaks for another attempt.
+    pub fn after(&mut self, ended: &Ended, elapsed: Duration, random: u64, grant: impl FnOnce() -> bool) -> Decision {
+        self.attempts = self.attempts.saturating_add(1);
+        self.doubt |= self.last.is_some_and(|last| last.fate == Fate::Unknown);
+        let last = ended.last();
+        self.last = Some(last);
+        if let Some(Expiry::In(left)) = ended.heard().and_then(|heard| heard.expires) {
+            self.expires = earlier(self.expires, Some(elapsed.saturating_add(left)));
+        }
+        match self.next(ended, last.fate, elapsed, random) {
+            Ok(_) if !grant() => Decision::Stop(Stop::Budget),
+            Ok(wait) => Decision::Wait(wait),
+            Err(stop) => Decision::Stop(stop),
+        }
+    }
+
+    /// What is known, should it be over now.
+    pub fn ending(&self) -> Ending {
+        match self.last {
+            None if self.doubt => Ending::Unknown,
+            None => Ending::NotApplied,
+            Some(last) => match last.fate {
+                Fate::Happened => Ending::Applied,
+                Fate::Unknown => Ending::Unknown,
+                // Of an earlier attempt a refusal tells nothing, unless it is the answer that the key has for good.
+                Fate::DidNotHappen if self.doubt && !last.speaks_for_the_key => Ending::Unknown,
+                Fate::DidNotHappen => Ending::NotApplied,
+            },
+        }
+    }
+
+    fn next(&self, ended: &Ended, fate: Fate, elapsed: Duration, random: u64) -> Result<Duration, Stop> {
+        // Of an answer that was cut off, the rest is worth another attempt even if it is known what it says.
+        let whole = !matches!(ended, Ended::CutOff(_));
+        if fate == Fate::Happened && whole {
+            return Err(Stop::Done);
+        }
+        if !self.repeatable && *ended != Ended::NotSent {
+            return Err(Stop::Unrepeatable);
+        }
+        if let Ended::Answered(heard) = ended
+            && heard.repeat() == Repeat::IsUseless
+        {
+            return Err(Stop::Final);
+        }
+        if self.attempts > self.policy.retries_max {
+            return Err(Stop::Attempts);
+        }
+        let total = self.policy.total;
+        let schedule = &self.policy.schedule;
+        let backoff = schedule
+            .wait(self.attempts, elapsed, total, random)
+            .ok_or(Stop::Attempts)?;
+        let asked = ended.heard().and_then(|heard| heard.retry_after).unwrap_or_default();
+        let wait = backoff.max(asked);
+        let then = elapsed.saturating_add(wait);
+        if self.expires.is_some_and(|expires| then >= expires) {
+            return Err(Stop::Expired);
+        }
+        if then > total {
+            return Err(Stop::Deadline { ready_in: wait });
+        }
+        Ok(wait)
+    }
+}
+
+impl Ended {
+    /// What was heard from the server, whole or not.
+    pub fn heard(&self) -> Option<&Heard> {
+        match self {
+            Self::NotSent | Self::Sent => None,
+            Self::CutOff(heard) | Self::Answered(heard) => Some(heard),
+        }
+    }
+
+    fn last(&self) -> Last {
+        let fate = match self {
+            Self::NotSent => Fate::DidNotHappen,
+            Self::Answered(heard) => heard.fate(),
+            // The head of an answer that is kept already cannot be taken back.
+            Self::CutOff(heard) if heard.speaks_for_the_key() => heard.fate(),
+            Self::Sent | Self::CutOff(_) => Fate::Unknown,
+        };
+        let speaks_for_the_key = self.heard().is_some_and(Heard::speaks_for_the_key);
+        Last {
+            fate,
+            speaks_for_the_key,
+        }
+    }
+}
+
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
