@@ -22,11 +22,11 @@ use std::sync::Arc;
 
 use crate::digest;
 
-#[cfg(feature = "layer")]
+#[cfg(any(feature = "client", feature = "layer"))]
 mod header;
 mod invalid;
 
-#[cfg(feature = "layer")]
+#[cfg(any(feature = "client", feature = "layer"))]
 pub use header::KeySyntax;
 pub use invalid::{InvalidKey, InvalidKeyKind};
 

@@ -33,6 +33,8 @@
 mod axum;
 mod call;
 mod call_id;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 mod digest;
 mod error;

@@ -1,6 +1,14 @@
 //! The names under which people see what happens, for every recorder of the `metrics` crate.
 
+#[cfg(feature = "client")]
+use std::time::Duration;
+
 use metrics::{counter, describe_counter, describe_gauge, gauge};
+#[cfg(feature = "client")]
+use metrics::{describe_histogram, histogram};
+
+#[cfg(feature = "client")]
+use crate::retry::{Class, Ending, Stop};
 
 /// A request with a key got past the layer's checks.
 pub const KEYED_REQUESTS: &str = "idempotency_keyed_requests_total";
@@ -91,5 +99,60 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         gauge!(RUNNING).decrement(1);
+    }
+}
+
+/// A call was over, by class and by what is known of it.
+pub const RETRY_CALLS: &str = "retry_calls_total";
+/// A call was attempted again, by class.
+pub const RETRY_ATTEMPTS: &str = "retry_attempts_total";
+/// A call ended for want of attempts, time or budget, by class and reason.
+pub const RETRY_EXHAUSTED: &str = "retry_exhausted_total";
+/// How long was waited before an attempt, by class.
+pub const RETRY_DELAY: &str = "retry_delay_seconds";
+/// How many retries a destination has left, by class and destination.
+pub const RETRY_BUDGET: &str = "retry_budget_remaining";
+
+/// Tells the recorder what the client's names mean; [`describe`] is for servers.
+#[cfg(feature = "client")]
+pub fn describe_client() {
+    describe_counter!(RETRY_CALLS, "Calls that are over, by class and outcome.");
+    describe_counter!(RETRY_ATTEMPTS, "Attempts after the first one, by class.");
+    describe_counter!(
+        RETRY_EXHAUSTED,
+        "Calls that ended for want of attempts, time or budget, by class and reason."
+    );
+    describe_histogram!(
+        RETRY_DELAY,
+        metrics::Unit::Seconds,
+        "Waits before attempts after the first one, by class."
+    );
+    describe_gauge!(
+        RETRY_BUDGET,
+        "Retries that a destination has left, by class and destination."
+    );
+    for class in Class::ALL.map(Class::as_str) {
+        counter!(RETRY_ATTEMPTS, "class" => class).increment(0);
+        for ending in [Ending::Applied, Ending::NotApplied, Ending::Unknown] {
+            counter!(RETRY_CALLS, "class" => class, "outcome" => ending.as_str()).increment(0);
+        }
+    }
+}
+
+/// Counts a retry that is about to be made.
+#[cfg(feature = "client")]
+pub(crate) fn retry(class: Class, wait: Duration, destination: &str, left: u64) {
+    counter!(RETRY_ATTEMPTS, "class" => class.as_str()).increment(1);
+    histogram!(RETRY_DELAY, "class" => class.as_str()).record(wait.as_secs_f64());
+    let left = f64::from(u32::try_from(left).unwrap_or(u32::MAX));
+    gauge!(RETRY_BUDGET, "class" => class.as_str(), "destination" => destination.to_owned()).set(left);
+}
+
+/// Counts a call that is over.
+#[cfg(feature = "client")]
+pub(crate) fn called(class: Class, ending: Ending, stop: Stop) {
+    counter!(RETRY_CALLS, "class" => class.as_str(), "outcome" => ending.as_str()).increment(1);
+    if stop.is_exhaustion() {
+        counter!(RETRY_EXHAUSTED, "class" => class.as_str(), "reason" => stop.as_str()).increment(1);
     }
 }

@@ -155,6 +155,11 @@ impl<'p> Course<'p> {
         self.attempts
     }
 
+    /// When the key stops standing for this call, from its start, as far as anybody said.
+    pub fn expires(&self) -> Option<Duration> {
+        self.expires
+    }
+
     /// Takes in how an attempt ended, `elapsed` after the start of the call, and decides what to do. `random` is any number,
     /// all equally likely; `grant` asks the retry budget, and only when everything else speaks for another attempt.
     pub fn after(&mut self, ended: &Ended, elapsed: Duration, random: u64, grant: impl FnOnce() -> bool) -> Decision {

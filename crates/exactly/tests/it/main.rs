@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod app;
+#[cfg(feature = "client")]
+mod client;
 mod fingerprint;
 mod key;
 mod layer_answers;

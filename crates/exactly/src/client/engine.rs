@@ -1,0 +1,221 @@
+//! The loop: attempt, judge, wait, and again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument as _;
+
+use super::account::{Account, Attempt};
+use super::error::{Error, ErrorKind};
+use crate::retry::{Budgets, Course, Decision, Ended, Ending, Policy, Repeat, Stop};
+use crate::{Key, telemetry};
+
+/// What calls to all destinations share.
+#[derive(Clone)]
+pub(super) struct Engine {
+    budgets: Arc<Budgets>,
+    /// What budgets count time from.
+    epoch: Instant,
+    random: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+/// One call, for the loop.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) key: Option<&'a Key>,
+    /// Whose budget pays for retries.
+    pub(super) destination: &'a str,
+    /// The body is gone with the first attempt, sent or not.
+    pub(super) once_only: bool,
+}
+
+/// Something that can send the call, time after time.
+pub(super) trait Transport {
+    type Answer: Send;
+
+    /// Sends the call once. `left` is how much time the call has, for whoever answers it.
+    fn attempt(&mut self, left: Duration) -> impl Future<Output = Attempted<Self::Answer>> + Send;
+
+    /// The time was up while an attempt was under way: how far did it come?
+    fn give_up(&mut self) -> Attempted<Self::Answer>;
+}
+
+/// How one attempt went.
+#[derive(Debug)]
+pub(super) struct Attempted<A> {
+    pub(super) ended: Ended,
+    pub(super) answer: Option<A>,
+    pub(super) code: Option<String>,
+    pub(super) error: Option<Error>,
+    /// The call was sent on to where its key must not go.
+    pub(super) left_key: bool,
+}
+
+/// How a call went.
+#[derive(Debug)]
+pub(super) struct Ran<A> {
+    pub(super) ending: Ending,
+    pub(super) answer: Option<A>,
+    pub(super) error: Option<Error>,
+    pub(super) account: Account,
+    /// When the key stops standing for the call, from now.
+    pub(super) expires_in: Option<Duration>,
+}
+
+impl Engine {
+    pub(super) fn new(budgets: Arc<Budgets>) -> Self {
+        Self {
+            budgets,
+            epoch: Instant::now(),
+            random: Arc::new(random),
+        }
+    }
+
+    pub(super) fn with_random(mut self, random: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// Attempts the call until it is over.
+    pub(super) async fn run<T: Transport>(
+        &self,
+        plan: &Plan<'_>,
+        mut course: Course<'_>,
+        transport: &mut T,
+    ) -> Ran<T::Answer> {
+        let started = Instant::now();
+        let deadline = after(started, plan.policy.total);
+        let class = plan.policy.class;
+        let budget = self.budgets.of(plan.destination, class, self.epoch.elapsed());
+        budget.call(self.epoch.elapsed());
+        let mut attempts = Vec::with_capacity(1);
+        let mut delay = Duration::ZERO;
+        loop {
+            let begun = Instant::now();
+            let span = attempt_span(plan, course.attempts() + 1);
+            let left = deadline.saturating_duration_since(begun);
+            let attempt = transport.attempt(left).instrument(span);
+            let attempted = match timeout_at(deadline, attempt).await {
+                Ok(attempted) => attempted,
+                Err(_) => transport.give_up(),
+            };
+            if attempted.left_key {
+                course.leave_key();
+            }
+            let now = self.epoch.elapsed();
+            budget.ended(now, is_well(&attempted.ended));
+            let decision = course.after(&attempted.ended, started.elapsed(), (self.random)(), || {
+                !plan.once_only && budget.take(now)
+            });
+            let decision = match decision {
+                Decision::Wait(_) | Decision::Stop(Stop::Budget) if plan.once_only => {
+                    Decision::Stop(Stop::Unrepeatable)
+                }
+                decision => decision,
+            };
+            attempts.push(Attempt {
+                number: course.attempts(),
+                delay,
+                took: begun.elapsed(),
+                ended: attempted.ended,
+                code: attempted.code,
+                note: attempted.error.as_ref().map(Error::story),
+            });
+            let stop = match decision {
+                Decision::Wait(wait) if after(Instant::now(), wait) < deadline => {
+                    telemetry::retry(class, wait, plan.destination, budget.left(now));
+                    sleep(wait).await;
+                    delay = wait;
+                    continue;
+                }
+                // It would be over before it begins.
+                Decision::Wait(wait) => Stop::Deadline { ready_in: wait },
+                Decision::Stop(stop) => stop,
+            };
+            let ending = course.ending();
+            telemetry::called(class, ending, stop);
+            let took = started.elapsed();
+            return Ran {
+                ending,
+                answer: attempted.answer,
+                error: attempted.error,
+                account: Account {
+                    key: plan.key.cloned(),
+                    attempts,
+                    stop: Some(stop),
+                    took,
+                },
+                expires_in: course.expires().map(|expires| expires.saturating_sub(took)),
+            };
+        }
+    }
+}
+
+impl<A> Attempted<A> {
+    /// No answer came.
+    pub(super) fn failed(ended: Ended, error: Error) -> Self {
+        Self {
+            ended,
+            answer: None,
+            code: None,
+            error: Some(error),
+            left_key: false,
+        }
+    }
+
+    /// The time was up.
+    pub(super) fn too_late(ended: Ended) -> Self {
+        let context = match ended {
+            Ended::NotSent => "no connection before the time was up",
+            Ended::CutOff(_) => "the time was up before the answer was whole",
+            Ended::Sent | Ended::Answered(_) => "no answer before the time was up",
+        };
+        Self::failed(ended, Error::new(ErrorKind::Timeout, context))
+    }
+}
+
+/// The moment `wait` after `instant`, or one that nobody lives to see.
+fn after(instant: Instant, wait: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
+    instant + wait.min(CENTURY)
+}
+
+/// Whether the destination is doing well: it answered, and not by asking to be left alone.
+fn is_well(ended: &Ended) -> bool {
+    match ended {
+        Ended::Answered(heard) => heard.repeat() == Repeat::IsUseless,
+        Ended::NotSent | Ended::Sent | Ended::CutOff(_) => false,
+    }
+}
+
+fn attempt_span(plan: &Plan<'_>, attempt: u32) -> tracing::Span {
+    let span = tracing::debug_span!(
+        "attempt",
+        key = tracing::field::Empty,
+        attempt,
+        destination = plan.destination
+    );
+    // A digest costs more than a span that nobody looks at.
+    if !span.is_disabled()
+        && let Some(key) = plan.key
+    {
+        span.record("key", key.digest());
+    }
+    span
+}
+
+/// Any number. Should the system have none to give, attempts are only less spread.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or(u64::MAX / 2)
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("budgets", &self.budgets)
+            .finish_non_exhaustive()
+    }
+}

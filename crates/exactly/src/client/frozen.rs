@@ -1,0 +1,96 @@
+//! A call whose every attempt is the same.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use reqwest::Url;
+
+use super::error::{Error, ErrorKind};
+use super::wire::is_safe;
+use crate::Key;
+use crate::digest::Digest;
+use crate::retry::Policy;
+
+/// What every attempt of a call carries.
+#[derive(Debug)]
+pub(super) struct Frozen {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) payload: Payload,
+    pub(super) key: Option<Key>,
+    /// The caller chose the key, so it may have been used before.
+    pub(super) is_key_given: bool,
+    pub(super) key_header: HeaderName,
+    /// What the caller calls it, over restarts.
+    pub(super) operation: Option<String>,
+    pub(super) policy: Policy,
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(super) enum Payload {
+    Whole(Bytes),
+    /// Can be sent once; none, if it was.
+    Stream(Option<reqwest::Body>),
+}
+
+impl Frozen {
+    /// Whether sending it again does no harm, and is possible.
+    pub(super) fn is_repeatable(&self) -> bool {
+        !self.is_streamed() && (self.key.is_some() || is_safe(&self.method))
+    }
+
+    pub(super) fn is_streamed(&self) -> bool {
+        matches!(self.payload, Payload::Stream(_))
+    }
+
+    /// Gives the call another key, from a journal that knows it.
+    pub(super) fn rename(&mut self, key: Key) -> Result<(), Error> {
+        self.headers.insert(self.key_header.clone(), spelled(&key)?);
+        self.key = Some(key);
+        Ok(())
+    }
+
+    /// Whom the call goes to.
+    pub(super) fn destination(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// The address without credentials, and without what tells two calls to it apart.
+    pub(super) fn place(&self) -> String {
+        self.destination() + self.url.path()
+    }
+
+    /// What two calls with one key must have in common.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let mut digest = Digest::new("exactly client request 1");
+        digest.part(self.method.as_str().as_bytes());
+        digest.part(self.place().as_bytes());
+        digest.optional(self.url.query().map(str::as_bytes));
+        digest.optional(self.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes));
+        match &self.payload {
+            Payload::Whole(bytes) => digest.optional(Some(bytes)),
+            // What it will hold is not known before it is gone.
+            Payload::Stream(_) => digest.optional(None),
+        }
+        digest.finish()
+    }
+}
+
+/// The key as a header carries it: bare where every server reads it alike, else as a structured-field string.
+pub(super) fn spelled(key: &Key) -> Result<HeaderValue, Error> {
+    let text = key.as_str();
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b'\\');
+    let value = if text.bytes().all(is_plain) {
+        HeaderValue::from_str(text)
+    } else if text.is_ascii() {
+        let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+        HeaderValue::try_from(format!("\"{escaped}\""))
+    } else {
+        HeaderValue::from_bytes(text.as_bytes())
+    };
+    let mut value = value.map_err(|error| Error::caused(ErrorKind::Invalid, "put the key into a header", error))?;
+    // Whoever holds a key can ask for its answer.
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,218 @@
+//! Putting a call together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use reqwest::{Body, Url};
+use serde::Serialize;
+
+use super::Client;
+use super::account::Account;
+use super::error::{Error, ErrorKind};
+use super::frozen::{Frozen, Payload, spelled};
+use super::outcome::{NotApplied, Outcome};
+use super::pending::Pending;
+use super::wire::is_safe;
+use crate::Key;
+use crate::key::KeyFormat;
+use crate::retry::{Class, Policy};
+
+/// A call in the making: [`send`](Self::send) carries it out.
+///
+/// What is malformed is told by the outcome, as not applied.
+#[derive(Debug)]
+#[must_use = "a call is made by `send`"]
+pub struct RequestBuilder {
+    client: Client,
+    method: Method,
+    url: String,
+    headers: HeaderMap,
+    payload: Payload,
+    key: Option<Arc<str>>,
+    operation: Option<String>,
+    policy: Policy,
+    error: Option<Error>,
+}
+
+impl RequestBuilder {
+    pub(super) fn new(client: Client, method: Method, url: String, policy: Policy) -> Self {
+        Self {
+            client,
+            method,
+            url,
+            headers: HeaderMap::new(),
+            payload: Payload::Whole(Bytes::new()),
+            key: None,
+            operation: None,
+            policy,
+            error: None,
+        }
+    }
+
+    /// Adds a header. One that is marked sensitive stays with the origin of the URL.
+    pub fn header<N, V>(mut self, name: N, value: V) -> Self
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        let name = name.try_into().map_err(Into::into);
+        let value = value.try_into().map_err(Into::into);
+        match name.and_then(|name| value.map(|value| (name, value))) {
+            Ok((name, value)) => _ = self.headers.append(name, value),
+            Err(error) => self.refuse(Error::caused(ErrorKind::Invalid, "add a header", error)),
+        }
+        self
+    }
+
+    /// Says who is calling, by an `Authorization: Bearer` header.
+    pub fn bearer(self, token: &str) -> Self {
+        let value = HeaderValue::try_from(format!("Bearer {token}")).map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        match value {
+            Ok(value) => self.header(header::AUTHORIZATION, value),
+            Err(error) => {
+                let mut this = self;
+                this.refuse(Error::caused(ErrorKind::Invalid, "add the token", error));
+                this
+            }
+        }
+    }
+
+    /// Sends `content` as JSON. It is written once, so that every attempt carries the same bytes.
+    pub fn json<T: Serialize + ?Sized>(mut self, content: &T) -> Self {
+        match serde_json::to_vec(content) {
+            Ok(json) => {
+                self.payload = Payload::Whole(json.into());
+                self.headers
+                    .entry(header::CONTENT_TYPE)
+                    .or_insert(HeaderValue::from_static("application/json"));
+            }
+            Err(error) => self.refuse(Error::caused(ErrorKind::Invalid, "write the content as JSON", error)),
+        }
+        self
+    }
+
+    /// Sends these bytes.
+    pub fn body(mut self, bytes: impl Into<Bytes>) -> Self {
+        self.payload = Payload::Whole(bytes.into());
+        self
+    }
+
+    /// Sends a body that is not in memory. It can be sent once only, so such a call is never repeated, not even with a
+    /// key: it ends with [`Stop::Unrepeatable`](crate::retry::Stop::Unrepeatable).
+    pub fn stream(mut self, body: impl Into<Body>) -> Self {
+        self.payload = Payload::Stream(Some(body.into()));
+        self
+    }
+
+    /// Names the operation by a key of your own. Without one, every POST, PUT, PATCH and DELETE is given a random one.
+    pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Names the operation for the journal: after a restart, the same name goes on with the same key.
+    pub fn operation(mut self, name: impl Into<String>) -> Self {
+        self.operation = Some(name.into());
+        self
+    }
+
+    /// Repeats it as this class of work is.
+    pub fn class(mut self, class: Class) -> Self {
+        self.policy = Policy::of(class);
+        self
+    }
+
+    /// Repeats it as this says.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Gives it this much time in all.
+    pub fn within(mut self, total: Duration) -> Self {
+        self.policy.total = total;
+        self
+    }
+
+    /// Repeats it at most so often.
+    pub fn retries(mut self, max: u32) -> Self {
+        self.policy.retries_max = max;
+        self
+    }
+
+    /// Carries it out. Dropping the returned future gives up on learning the outcome, which is unknown from then on; a
+    /// journal keeps it as such.
+    pub async fn send(mut self) -> Outcome {
+        let error = self.error.take();
+        let client = self.client.clone();
+        match error.map_or_else(|| self.freeze(), Err) {
+            Ok(call) => Pending::new(client, call).send().await,
+            Err(error) => Outcome::NotApplied(NotApplied {
+                answer: None,
+                error: Some(error),
+                account: Account {
+                    key: None,
+                    attempts: Vec::new(),
+                    stop: None,
+                    took: Duration::ZERO,
+                },
+            }),
+        }
+    }
+
+    fn freeze(self) -> Result<Frozen, Error> {
+        let url = self
+            .url
+            .parse::<Url>()
+            .map_err(|error| Error::caused(ErrorKind::Invalid, format!("call {}", self.url), error))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            let context = format!("call {}: only http and https addresses can be called", self.url);
+            return Err(Error::new(ErrorKind::Invalid, context));
+        }
+        let key_header = self.client.key_header().clone();
+        let (given, mut headers) = (self.key, self.headers);
+        let sent = headers.remove(&key_header);
+        let given = match (given, sent) {
+            (Some(key), _) => Some(Key::new(key)),
+            (None, Some(value)) => Key::from_header([value.as_bytes()], crate::key::KeySyntax::Lenient).transpose(),
+            (None, None) => None,
+        };
+        let given = given
+            .transpose()
+            .map_err(|error| Error::caused(ErrorKind::Invalid, "use the key", error))?;
+        let is_key_given = given.is_some();
+        let key = given.or_else(|| (!is_safe(&self.method)).then(fresh_key));
+        if let Some(key) = &key {
+            headers.insert(key_header.clone(), spelled(key)?);
+        }
+        Ok(Frozen {
+            method: self.method,
+            url,
+            headers,
+            payload: self.payload,
+            key,
+            is_key_given,
+            key_header,
+            operation: self.operation,
+            policy: self.policy,
+        })
+    }
+
+    /// Keeps the first mistake, which explains the others.
+    fn refuse(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+}
+
+/// A key that nobody has used.
+pub(super) fn fresh_key() -> Key {
+    let text = uuid::Uuid::new_v4().hyphenated().to_string();
+    let key = Key::new(text).expect("a UUID is 36 visible characters");
+    debug_assert!(KeyFormat::UuidV4.check(key.clone()).is_ok(), "every route accepts it");
+    key
+}

@@ -1,0 +1,309 @@
+//! Attempts over reqwest.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use reqwest::{Body, Request, Response, Url};
+
+use super::engine::{Attempted, Transport};
+use super::error::{Error, ErrorKind};
+use super::frozen::{Frozen, Payload};
+use super::heard::{PROBLEM_BYTES_MAX, Told};
+use super::outcome::Answer;
+use super::sending::Sending;
+use crate::retry::Ended;
+
+/// How much time the caller has left, in whole milliseconds.
+pub(super) const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
+
+/// How often an attempt is sent elsewhere.
+const HOPS_MAX: u32 = 5;
+
+/// Sends one call over reqwest.
+#[derive(Debug)]
+pub(super) struct Wire<'a> {
+    http: &'a reqwest::Client,
+    call: &'a mut Frozen,
+    answer_bytes_max: usize,
+    /// HTTP/1.1 on a connection of our own making, where a body that was not asked for proves that nothing left.
+    recallable: bool,
+    under_way: UnderWay,
+}
+
+/// How far the attempt in flight has come.
+#[derive(Debug, Default)]
+struct UnderWay {
+    sending: Option<Sending>,
+    began: Option<Began>,
+    left_key: bool,
+}
+
+/// An answer of which the head is here.
+#[derive(Debug)]
+struct Began {
+    told: Told,
+    status: StatusCode,
+    headers: HeaderMap,
+    body: BytesMut,
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn new(
+        http: &'a reqwest::Client,
+        call: &'a mut Frozen,
+        answer_bytes_max: usize,
+        recallable: bool,
+    ) -> Self {
+        Self {
+            http,
+            recallable: recallable && call.url.scheme() == "http",
+            call,
+            answer_bytes_max,
+            under_way: UnderWay::default(),
+        }
+    }
+
+    /// Hands the request over, to wherever it has come.
+    async fn send(&mut self, hop: &Hop, left: Duration) -> Result<Response, Attempted<Answer>> {
+        let mut request = Request::new(self.call.method.clone(), hop.url.clone());
+        request.headers_mut().clone_from(&hop.headers);
+        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        request.headers_mut().insert(REQUEST_TIMEOUT, HeaderValue::from(millis));
+        self.under_way.sending = None;
+        match &mut self.call.payload {
+            Payload::Whole(bytes) if bytes.is_empty() => {}
+            Payload::Whole(bytes) => {
+                let (body, sending) = Sending::of(bytes.clone());
+                self.under_way.sending = Some(sending);
+                *request.body_mut() = Some(Body::wrap(body));
+            }
+            Payload::Stream(stream) => *request.body_mut() = stream.take(),
+        }
+        self.http.execute(request).await.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: reqwest::Error) -> Attempted<Answer> {
+        let (kind, context) = if error.is_connect() {
+            (ErrorKind::Connect, "connect")
+        } else if error.is_builder() {
+            (ErrorKind::Invalid, "make the request")
+        } else if error.is_timeout() {
+            (ErrorKind::Timeout, "wait for the answer")
+        } else {
+            (ErrorKind::Broken, "exchange")
+        };
+        let not_sent = error.is_connect() || error.is_builder() || self.recalled();
+        let ended = if not_sent { Ended::NotSent } else { Ended::Sent };
+        self.left_key(Attempted::failed(
+            ended,
+            Error::caused(kind, context, error.without_url()),
+        ))
+    }
+
+    fn recalled(&self) -> bool {
+        self.recallable && self.under_way.sending.as_ref().is_some_and(Sending::recall)
+    }
+
+    /// Reads the answer whole, up to the limit.
+    async fn read(&mut self, mut response: Response) -> Attempted<Answer> {
+        let status = response.status();
+        let headers = std::mem::take(response.headers_mut());
+        let began = self.under_way.began.insert(Began {
+            told: Told::head(status, &headers),
+            status,
+            headers,
+            body: BytesMut::new(),
+        });
+        let mut whole = None;
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => {
+                    let room = self.answer_bytes_max - began.body.len();
+                    began.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                    if chunk.len() > room {
+                        break;
+                    }
+                }
+                Ok(None) => {
+                    whole = Some(());
+                    break;
+                }
+                Err(error) => {
+                    let error = Error::caused(ErrorKind::Broken, "read the answer", error.without_url());
+                    return self.cut_off(error);
+                }
+            }
+        }
+        let began = self.under_way.began.take().expect("it began above");
+        let mut told = began.told;
+        if told.is_explained(&began.headers) && began.body.len() <= PROBLEM_BYTES_MAX {
+            told.explain(&began.body);
+        }
+        let answer = Answer {
+            status,
+            headers: began.headers,
+            body: began.body.freeze(),
+            truncated: whole.is_none(),
+            code: told.code.clone(),
+        };
+        self.left_key(Attempted {
+            ended: Ended::Answered(told.heard),
+            answer: Some(answer),
+            code: told.code,
+            error: None,
+            left_key: false,
+        })
+    }
+
+    /// The answer began, and will not come whole.
+    fn cut_off(&mut self, error: Error) -> Attempted<Answer> {
+        let began = self.under_way.began.take().expect("only what began can be cut off");
+        let answer = Answer {
+            status: began.status,
+            headers: began.headers,
+            body: began.body.freeze(),
+            truncated: true,
+            code: began.told.code.clone(),
+        };
+        self.left_key(Attempted {
+            ended: Ended::CutOff(began.told.heard),
+            answer: Some(answer),
+            code: began.told.code,
+            error: Some(error),
+            left_key: false,
+        })
+    }
+
+    fn left_key(&self, mut attempted: Attempted<Answer>) -> Attempted<Answer> {
+        attempted.left_key = self.under_way.left_key;
+        attempted
+    }
+}
+
+impl Transport for Wire<'_> {
+    type Answer = Answer;
+
+    async fn attempt(&mut self, left: Duration) -> Attempted<Answer> {
+        self.under_way = UnderWay::default();
+        let mut hop = Hop {
+            url: self.call.url.clone(),
+            headers: self.call.headers.clone(),
+        };
+        for hops_left in (0..=HOPS_MAX).rev() {
+            let response = match self.send(&hop, left).await {
+                Ok(response) => response,
+                Err(attempted) => return attempted,
+            };
+            match hop.next(self.call, &response) {
+                Next::Answer => return self.read(response).await,
+                Next::Refused(context) => {
+                    return self.refused(response, context).await;
+                }
+                Next::Hop { .. } if hops_left == 0 => {
+                    return self.refused(response, "the answer points elsewhere too often").await;
+                }
+                Next::Hop { to, leaves_key } => {
+                    self.under_way.left_key |= leaves_key;
+                    hop = to;
+                }
+            }
+        }
+        unreachable!("the last hop is answered or refused")
+    }
+
+    fn give_up(&mut self) -> Attempted<Answer> {
+        if self.under_way.began.is_some() {
+            return self.cut_off(Error::new(
+                ErrorKind::Timeout,
+                "the time was up before the answer was whole",
+            ));
+        }
+        let ended = if self.recalled() { Ended::NotSent } else { Ended::Sent };
+        self.left_key(Attempted::too_late(ended))
+    }
+}
+
+impl Wire<'_> {
+    async fn refused(&mut self, response: Response, context: &'static str) -> Attempted<Answer> {
+        let mut attempted = self.read(response).await;
+        attempted
+            .error
+            .get_or_insert_with(|| Error::new(ErrorKind::Redirect, context));
+        attempted
+    }
+}
+
+/// Where an attempt goes.
+#[derive(Debug)]
+struct Hop {
+    url: Url,
+    headers: HeaderMap,
+}
+
+enum Next {
+    /// This is the answer.
+    Answer,
+    /// It points where the call must not go.
+    Refused(&'static str),
+    Hop {
+        to: Hop,
+        leaves_key: bool,
+    },
+}
+
+impl Hop {
+    /// What an answer means for the way of the call.
+    fn next(&self, call: &Frozen, response: &Response) -> Next {
+        let changes_nothing = is_safe(&call.method);
+        let points = match response.status().as_u16() {
+            307 | 308 => true,
+            // To these a client would answer with a GET, which is another call.
+            301..=303 => changes_nothing,
+            _ => false,
+        };
+        let Some(location) = response.headers().get(header::LOCATION).filter(|_| points) else {
+            return Next::Answer;
+        };
+        if matches!(call.payload, Payload::Stream(_)) {
+            return Next::Refused("the answer points elsewhere, and the body is gone");
+        }
+        let url = location.to_str().ok().and_then(|location| self.url.join(location).ok());
+        let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https")) else {
+            return Next::Refused("the answer points to no place that can be called");
+        };
+        if self.url.scheme() == "https" && url.scheme() == "http" {
+            return Next::Refused("the answer points from https to http");
+        }
+        let stays = url.origin() == self.url.origin();
+        let mut headers = self.headers.clone();
+        if !stays {
+            leave_secrets(&mut headers, &call.key_header);
+        }
+        Next::Hop {
+            to: Self { url, headers },
+            leaves_key: !stays && call.key.is_some(),
+        }
+    }
+}
+
+/// Takes off what belongs to the origin that a call was meant for.
+fn leave_secrets(headers: &mut HeaderMap, key: &HeaderName) {
+    let secret: Vec<HeaderName> = headers
+        .iter()
+        .filter(|(name, value)| {
+            value.is_sensitive()
+                || *name == key
+                || [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION].contains(name)
+        })
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in secret {
+        headers.remove(name);
+    }
+}
+
+/// Whether a request with this method changes nothing, so that it may be sent again without a key.
+pub(super) fn is_safe(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
+}

@@ -1,0 +1,4 @@
+//! The caller's half of the contract.
+
+mod outcome;
+mod scripted;
