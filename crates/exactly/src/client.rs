@@ -28,12 +28,16 @@
 //! `client-middleware`) for `reqwest-middleware`.
 
 mod account;
+mod around;
 mod engine;
 mod error;
 mod frozen;
 mod heard;
 pub mod journal;
 mod keys;
+mod layer;
+#[cfg(feature = "client-middleware")]
+mod middleware;
 mod outcome;
 mod pending;
 mod request;
@@ -47,10 +51,14 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 pub use self::account::{Account, Attempt};
+pub use self::around::NoAnswer;
 use self::engine::Engine;
 pub use self::error::{Error, ErrorKind};
 pub use self::journal::Journal;
 use self::keys::UsedKeys;
+pub use self::layer::{AnswerBody, Retry, RetryLayer};
+#[cfg(feature = "client-middleware")]
+pub use self::middleware::RetryMiddleware;
 pub use self::outcome::{Answer, Applied, Failure, NotApplied, Outcome, Unknown};
 pub use self::request::RequestBuilder;
 use crate::retry::{BudgetLimits, Budgets, Class, Policy};

@@ -8,7 +8,7 @@ use crate::Key;
 use crate::retry::{Ended, Stop};
 
 /// How a call went.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Account {
     pub(super) key: Option<Key>,
     pub(super) attempts: Vec<Attempt>,

@@ -230,9 +230,8 @@ impl Pending {
     fn account(&self, stop: Option<Stop>) -> Account {
         Account {
             key: self.call.key.clone(),
-            attempts: Vec::new(),
             stop,
-            took: Duration::ZERO,
+            ..Account::default()
         }
     }
 

@@ -155,12 +155,7 @@ impl RequestBuilder {
             Err(error) => Outcome::NotApplied(NotApplied {
                 answer: None,
                 error: Some(error),
-                account: Account {
-                    key: None,
-                    attempts: Vec::new(),
-                    stop: None,
-                    took: Duration::ZERO,
-                },
+                account: Account::default(),
             }),
         }
     }
