@@ -1,47 +1,262 @@
 //! Applied, not applied, unknown: never wrong.
 
+use std::time::Duration;
+
 use exactly::client::{Client, Outcome};
-use exactly::retry::Stop;
+use exactly::retry::{Ended, Stop};
 
 use super::scripted::{Act, Scripted, answer};
+use super::{hasty, refused_address};
 
 const STORED: &str = "idempotency-status: stored\r\n";
+const REPLAYED: &str = "idempotency-status: replayed\r\n";
 
-fn hasty() -> Client {
-    // Waits are as short as they can be; no test depends on their length.
-    Client::builder().random(|| 0).build().unwrap()
+/// What the server did, as the client must not contradict it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Truth {
+    Done,
+    NotDone,
+}
+
+/// The outcome against the truth: *applied* and *not applied* are never wrong.
+fn check(outcome: &Outcome, truth: Truth, case: &str) {
+    match outcome {
+        Outcome::Applied(_) => assert_eq!(truth, Truth::Done, "{case}: {outcome:?}"),
+        Outcome::NotApplied(_) => assert_eq!(truth, Truth::NotDone, "{case}: {outcome:?}"),
+        Outcome::Unknown(_) => {}
+    }
+}
+
+async fn once(server: &Scripted, client: &Client) -> Outcome {
+    client
+        .post(server.url("/refunds"))
+        .key("k")
+        .json("ten")
+        .retries(0)
+        .send()
+        .await
+}
+
+/// How many bytes the client's request has.
+async fn request_bytes() -> usize {
+    let server = Scripted::start([Act::Answer(answer("200 OK", "", ""))]).await;
+    let outcome = once(&server, &hasty()).await;
+    assert!(matches!(outcome, Outcome::Applied(_)));
+    let request = &server.arrived()[0];
+    request.head.len() + request.body.len()
 }
 
 #[tokio::test]
-async fn one_key_and_equal_bytes_on_every_attempt() {
-    let busy = answer("503 Service Unavailable", "", "");
-    let acts = [
-        Act::Answer(busy),
-        Act::CutRequest(10),
-        Act::Silence,
-        Act::Answer(answer("201 Created", STORED, "rf_1")),
-    ];
-    let server = Scripted::start(acts).await;
-    let call = hasty().post(server.url("/refunds")).json(&[1, 2]);
-    let outcome = call.within(std::time::Duration::from_millis(1500)).send().await;
-    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
-    let arrived = server.arrived();
-    let keys: Vec<_> = arrived
-        .iter()
-        .map(|request| request.header("idempotency-key").unwrap())
+async fn a_connection_cut_at_every_byte_of_the_request_is_unknown_and_then_settled() {
+    let bytes = request_bytes().await;
+    for cut in 0..=bytes {
+        let client = hasty();
+        // Behind the last byte the request is whole: the server acts on it, and the answer is lost.
+        let (act, truth) = match cut {
+            _ if cut < bytes => (Act::CutRequest(cut), Truth::NotDone),
+            _ => (Act::CutAnswer(String::new(), 0), Truth::Done),
+        };
+        let server = Scripted::start([act]).await;
+        let outcome = once(&server, &client).await;
+        check(&outcome, truth, &format!("cut at {cut}"));
+        let unknown = match outcome {
+            Outcome::Unknown(unknown) => unknown,
+            // The connection was closed before anything was written to it, and that is known here.
+            Outcome::NotApplied(_) if cut == 0 => continue,
+            outcome => panic!("cut at {cut} of {bytes}: what became of what left cannot be known: {outcome:?}"),
+        };
+        server.then(Act::Answer(answer("201 Created", STORED, "rf_1")));
+        let settled = unknown.resolve().await;
+        assert!(matches!(settled, Outcome::Applied(_)), "cut at {cut}: {settled:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_cut_at_every_byte_of_the_answer_never_ends_as_not_applied() {
+    for headers in [STORED, ""] {
+        let whole = answer("201 Created", headers, "{\"id\":\"rf_1\"}");
+        let head = whole.find("\r\n\r\n").unwrap() + 4;
+        for cut in 0..=whole.len() {
+            let server = Scripted::start([Act::CutAnswer(whole.clone(), cut)]).await;
+            let outcome = once(&server, &hasty()).await;
+            check(&outcome, Truth::Done, &format!("cut at {cut}"));
+            // An answer that is kept is known by its head; any other has to be whole.
+            let is_known = if headers.is_empty() {
+                cut == whole.len()
+            } else {
+                cut >= head
+            };
+            assert_eq!(
+                matches!(outcome, Outcome::Applied(_)),
+                is_known,
+                "cut at {cut}: {outcome:?}"
+            );
+            if let Outcome::Applied(applied) = &outcome {
+                assert_eq!(applied.answer().is_truncated(), cut < whole.len(), "cut at {cut}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_cut_at_every_byte_is_not_applied_only_when_it_stands() {
+    for headers in [STORED, ""] {
+        let whole = answer("422 Unprocessable Content", headers, "{\"code\":\"VALIDATION.amount\"}");
+        let head = whole.find("\r\n\r\n").unwrap() + 4;
+        for cut in 0..=whole.len() {
+            let server = Scripted::start([Act::CutAnswer(whole.clone(), cut)]).await;
+            let outcome = once(&server, &hasty()).await;
+            check(&outcome, Truth::NotDone, &format!("cut at {cut}"));
+            let is_known = if headers.is_empty() {
+                cut == whole.len()
+            } else {
+                cut >= head
+            };
+            assert_eq!(
+                matches!(outcome, Outcome::NotApplied(_)),
+                is_known,
+                "cut at {cut}: {outcome:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_retries_every_cut_ends_as_applied_with_one_key() {
+    let bytes = request_bytes().await;
+    let replayed = answer("201 Created", REPLAYED, "rf_1");
+    let cuts = (0..bytes).map(Act::CutRequest);
+    let cuts = cuts.chain((0..replayed.len()).map(|cut| Act::CutAnswer(replayed.clone(), cut)));
+    let calls: Vec<_> = cuts
+        .map(|act| tokio::spawn(cut_and_repeated(act, replayed.clone())))
         .collect();
-    assert_eq!(keys.len(), 2, "{arrived:?}");
-    assert_eq!(keys[0], keys[1]);
-    assert!(arrived.iter().all(|request| request.body == b"[1,2]"));
-    let Outcome::Unknown(unknown) = outcome else {
-        unreachable!()
+    for call in calls {
+        call.await.unwrap();
+    }
+}
+
+async fn cut_and_repeated(act: Act, replayed: String) {
+    let case = format!("{act:?}");
+    let server = Scripted::start([act, Act::Answer(replayed)]).await;
+    let outcome = hasty().post(server.url("/refunds")).json("ten").send().await;
+    let Outcome::Applied(applied) = &outcome else {
+        panic!("{case}: {outcome:?}")
     };
-    assert!(matches!(unknown.account().stop(), Some(Stop::Deadline { .. })));
-    // What is unknown is settled by the same key.
-    let outcome = unknown.resolve().await;
+    assert_eq!(applied.answer().text(), "rf_1", "{case}");
+    assert_eq!(outcome.account().attempts().len(), 2, "{case}");
+    let key = outcome.account().key().unwrap().as_str();
+    for request in server.arrived() {
+        assert_eq!(request.header("idempotency-key"), Some(key), "{case}");
+        assert_eq!(request.body, b"\"ten\"", "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_not_applied() {
+    let outcome = hasty()
+        .post(format!("http://{}/refunds", refused_address()))
+        .send()
+        .await;
+    let Outcome::NotApplied(not) = &outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(not.account().attempts().len(), 4);
     assert!(
-        matches!(&outcome, Outcome::Applied(applied) if applied.answer().text() == "rf_1"),
-        "{outcome:?}"
+        not.account()
+            .attempts()
+            .iter()
+            .all(|attempt| attempt.ended == Ended::NotSent)
     );
-    assert_eq!(server.arrived()[2].header("idempotency-key").unwrap(), keys[0]);
+    assert_eq!(not.account().stop(), Some(Stop::Attempts));
+}
+
+#[tokio::test]
+async fn a_host_that_never_connects_is_not_applied_when_the_time_is_up() {
+    // A full backlog: connections are neither accepted nor refused.
+    let listener = super::full_backlog();
+    let url = format!("http://{}/refunds", listener.address);
+    let outcome = hasty()
+        .post(url)
+        .json("ten")
+        .within(Duration::from_millis(300))
+        .send()
+        .await;
+    let Outcome::NotApplied(not) = &outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(not.account().attempts()[0].ended, Ended::NotSent);
+}
+
+#[tokio::test]
+async fn the_deadline_ends_the_attempt_in_flight() {
+    let server = Scripted::start([Act::Silence]).await;
+    let call = hasty()
+        .post(server.url("/refunds"))
+        .json("ten")
+        .within(Duration::from_millis(300));
+    let outcome = tokio::time::timeout(Duration::from_secs(5), call.send())
+        .await
+        .expect("it ends by itself");
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert!(outcome.account().took() < Duration::from_secs(4));
+    assert!(matches!(outcome.account().stop(), Some(Stop::Deadline { .. })));
+}
+
+#[tokio::test]
+async fn the_deadline_covers_the_body_of_the_answer() {
+    let whole = answer("201 Created", "", "0123456789");
+    let server = Scripted::start([Act::Drip(whole)]).await;
+    let call = hasty()
+        .post(server.url("/refunds"))
+        .json("ten")
+        .within(Duration::from_millis(300));
+    let outcome = call.send().await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert!(outcome.answer().unwrap().is_truncated());
+}
+
+#[tokio::test]
+async fn a_late_refusal_does_not_hide_an_early_doubt() {
+    let refusal = answer("401 Unauthorized", "", "");
+    let server = Scripted::start([Act::CutAnswer(String::new(), 0), Act::Answer(refusal)]).await;
+    let outcome = hasty().post(server.url("/refunds")).json("ten").send().await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(outcome.account().stop(), Some(Stop::Final));
+}
+
+#[tokio::test]
+async fn a_refusal_that_the_key_keeps_settles_an_early_doubt() {
+    let refusal = answer("422 Unprocessable Content", STORED, "");
+    let server = Scripted::start([Act::CutRequest(5), Act::Answer(refusal)]).await;
+    let outcome = hasty().post(server.url("/refunds")).json("ten").send().await;
+    assert!(matches!(outcome, Outcome::NotApplied(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn what_is_in_doubt_on_the_server_is_unknown_and_not_sent_again() {
+    let doubt = r#"{"code":"OUTCOME.unknown","retryable":false}"#;
+    let doubt = answer("409 Conflict", "content-type: application/problem+json\r\n", doubt);
+    let server = Scripted::start([Act::Answer(doubt)]).await;
+    let outcome = hasty().post(server.url("/refunds")).json("ten").send().await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(outcome.account().attempts().len(), 1);
+    assert_eq!(outcome.answer().unwrap().code(), Some("OUTCOME.unknown"));
+}
+
+#[tokio::test]
+async fn asking_settles_a_doubt_without_repeating_the_call() {
+    for (status, ending) in [
+        ("200 OK", "applied"),
+        ("404 Not Found", "not_applied"),
+        ("403 Forbidden", "unknown"),
+    ] {
+        let server = Scripted::start([Act::CutAnswer(String::new(), 0)]).await;
+        let Outcome::Unknown(unknown) = once(&server, &hasty()).await else {
+            panic!("the answer was lost");
+        };
+        server.then(Act::Answer(answer(status, "", "rf_1")));
+        let outcome = unknown.ask(&server.url("/refunds/by-key/k")).await;
+        assert_eq!(outcome.as_str(), ending, "{outcome:?}");
+        assert!(server.arrived()[1].line().starts_with("GET /refunds/by-key/k "));
+    }
 }

@@ -16,6 +16,8 @@ pub(crate) enum Act {
     CutRequest(usize),
     /// Read the whole request, act on it, send so many bytes of the answer, and close.
     CutAnswer(String, usize),
+    /// Read the whole request, act on it, send all but the last byte of the answer, and go on doing nothing.
+    Drip(String),
     /// Read the whole request, act on it, and say nothing.
     Silence,
 }
@@ -62,7 +64,6 @@ impl Scripted {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let Ok(act) = acts_left.try_recv() else { continue };
-                // In turn, so that what arrived is in the order of the script.
                 tokio::spawn(perform(stream, act, Arc::clone(&seen)));
             }
         });
@@ -112,6 +113,10 @@ async fn perform(mut stream: TcpStream, act: Act, arrived: Arc<Mutex<Vec<Arrived
         Act::CutAnswer(answer, bytes) => {
             let _ = stream.write_all(&answer.as_bytes()[..bytes]).await;
             let _ = stream.flush().await;
+        }
+        Act::Drip(answer) => {
+            let _ = stream.write_all(&answer.as_bytes()[..answer.len() - 1]).await;
+            let _ = stream.read(&mut [0; 1]).await;
         }
         Act::Silence => {
             let _ = stream.read(&mut [0; 1]).await;
