@@ -86,19 +86,19 @@ impl Schedule {
                 };
                 Some(wait.saturating_add(fraction(most, random)).min(*cap))
             }
-            Self::Delays(delays) => Some(about(nth(delays)?, random)),
-            // The last attempt stays within the time there is.
-            Self::Offsets(offsets) => Some(about(nth(offsets)?, random).min(total).saturating_sub(elapsed)),
+            Self::Delays(delays) => Some(about(nth(delays)?, Duration::MAX, random)),
+            // The last attempt begins before the time is up.
+            Self::Offsets(offsets) => Some(about(nth(offsets)?, total, random).saturating_sub(elapsed)),
         }
     }
 }
 
-/// A tenth more or less.
-fn about(duration: Duration, random: u64) -> Duration {
+/// A tenth more or less, and below `limit`.
+fn about(duration: Duration, limit: Duration, random: u64) -> Duration {
     let tenth = duration / 10;
-    duration
-        .saturating_sub(tenth)
-        .saturating_add(fraction(tenth * 2, random))
+    let least = duration.saturating_sub(tenth).min(limit);
+    let most = duration.saturating_add(tenth).min(limit);
+    least.saturating_add(fraction(most.saturating_sub(least), random))
 }
 
 /// `random` of 2⁶⁴ parts of a duration.

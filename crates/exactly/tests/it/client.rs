@@ -1,5 +1,6 @@
 //! The caller's half of the contract.
 
+mod around;
 mod outcome;
 mod scripted;
 mod sent;
