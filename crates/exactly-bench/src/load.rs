@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub(crate) use self::connection::{Connection, ask};
+pub(crate) use self::connection::{Connection, PAYMENT, ask};
 pub(crate) use self::keys::{Keys, series_prefix};
 pub(crate) use self::latency::Latencies;
 use crate::Result;

@@ -12,6 +12,7 @@
 
 mod calls;
 mod child;
+mod client;
 mod database;
 mod gateway;
 mod load;
@@ -40,6 +41,8 @@ enum Command {
     Calls(calls::Options),
     /// The gateway: passing on, protecting and replaying.
     Gateway(gateway::Options),
+    /// The client: what it costs when all goes well.
+    Client(client::Options),
     /// One of the servers that are measured; started by the other commands.
     #[command(hide = true)]
     Serve { app: String },
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Calls(options) => client_runtime().and_then(|runtime| runtime.block_on(calls::run(&options))),
         Command::Gateway(options) => client_runtime().and_then(|runtime| runtime.block_on(gateway::run(&options))),
+        Command::Client(options) => client_runtime().and_then(|runtime| runtime.block_on(client::run(&options))),
         Command::Serve { app } => server_runtime().and_then(|runtime| runtime.block_on(serve::run(&app))),
     };
     match ended {

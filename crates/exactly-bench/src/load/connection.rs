@@ -11,7 +11,7 @@ use super::keys::KEY_LEN;
 use crate::Result;
 
 /// A typical payment: 120 bytes.
-const PAYMENT: &str = concat!(
+pub(crate) const PAYMENT: &str = concat!(
     r#"{"amount":19990,"currency":"EUR","customer":"cus_9f3a7b21c4","#,
     r#""order":"ord_2026_00000017","method":"card","capture":true}"#
 );

@@ -87,7 +87,8 @@ pub(super) fn spelled(key: &Key) -> Result<HeaderValue, Error> {
         let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
         HeaderValue::try_from(format!("\"{escaped}\""))
     } else {
-        HeaderValue::from_bytes(text.as_bytes())
+        let context = "put the key into a header: only visible ASCII and spaces can stand there";
+        return Err(Error::new(ErrorKind::Invalid, context));
     };
     let mut value = value.map_err(|error| Error::caused(ErrorKind::Invalid, "put the key into a header", error))?;
     // Whoever holds a key can ask for its answer.

@@ -258,6 +258,7 @@ async fn what_cannot_be_sent_is_told_and_not_applied() {
         client.post("ftp://files.example/"),
         client.post("http://shop.example/").key(""),
         client.post("http://shop.example/").key("k".repeat(256)),
+        client.post("http://shop.example/").key("schlüssel"),
         client.post("http://shop.example/").header("bad name", "x"),
         client.post("http://shop.example/").bearer("line\nbreak"),
     ];
