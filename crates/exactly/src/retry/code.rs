@@ -146,7 +146,7 @@ impl Code {
             Self::Transient => "repeat",
             Self::ProviderDuplicate => "show the existing result",
             Self::ReplayUnavailable => "it happened; its answer cannot be shown again",
-            Self::OutcomeUnknown => "find out what happened before doing it again",
+            Self::OutcomeUnknown => "find out before doing it again",
             Self::DeadlineExceeded => "allow more time",
             Self::BudgetExhausted => "the destination is failing; try later",
         }

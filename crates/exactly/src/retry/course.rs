@@ -115,6 +115,8 @@ pub struct Course<'p> {
 struct Last {
     fate: Fate,
     speaks_for_the_key: bool,
+    /// Whether a later attempt that came to nothing says little: this one may have happened.
+    leaves_doubt: bool,
 }
 
 impl<'p> Course<'p> {
@@ -164,7 +166,7 @@ impl<'p> Course<'p> {
     /// all equally likely; `grant` asks the retry budget, and only when everything else speaks for another attempt.
     pub fn after(&mut self, ended: &Ended, elapsed: Duration, random: u64, grant: impl FnOnce() -> bool) -> Decision {
         self.attempts = self.attempts.saturating_add(1);
-        self.doubt |= self.last.is_some_and(|last| last.fate == Fate::Unknown);
+        self.doubt |= self.last.is_some_and(|last| last.leaves_doubt);
         let last = ended.last();
         self.last = Some(last);
         if let Some(Expiry::In(left)) = ended.heard().and_then(|heard| heard.expires) {
@@ -240,14 +242,17 @@ impl Ended {
         let fate = match self {
             Self::NotSent => Fate::DidNotHappen,
             Self::Answered(heard) => heard.fate(),
-            // The head of an answer that is kept already cannot be taken back.
-            Self::CutOff(heard) if heard.speaks_for_the_key() => heard.fate(),
+            // That it happened is kept already, and cannot be taken back. Why it did not would be in what is missing, and
+            // may be that it had happened before.
+            Self::CutOff(heard) if heard.speaks_for_the_key() && heard.fate() == Fate::Happened => Fate::Happened,
             Self::Sent | Self::CutOff(_) => Fate::Unknown,
         };
+        let leaves_doubt = fate == Fate::Unknown || matches!(self, Self::CutOff(_));
         let speaks_for_the_key = self.heard().is_some_and(Heard::speaks_for_the_key);
         Last {
             fate,
             speaks_for_the_key,
+            leaves_doubt,
         }
     }
 }

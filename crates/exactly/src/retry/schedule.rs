@@ -36,6 +36,8 @@ pub enum Jitter {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// As often doubled, a nanosecond is longer than the longest duration.
+const DOUBLINGS_MAX: u32 = 94;
 
 impl Schedule {
     /// 100–200 ms, 200–400 ms, 400–800 ms, 800–1600 ms, then up to 2 s.
@@ -78,8 +80,8 @@ impl Schedule {
         };
         match self {
             Self::Doubling { base, jitter, cap } => {
-                let doubled = 1_u32.checked_shl(retry.checked_sub(1)?).unwrap_or(u32::MAX);
-                let wait = base.saturating_mul(doubled);
+                let doublings = retry.checked_sub(1)?.min(DOUBLINGS_MAX);
+                let wait = (0..doublings).fold(*base, |wait, _| wait.saturating_mul(2));
                 let most = match jitter {
                     Jitter::Full => wait,
                     Jitter::UpTo(most) => *most,

@@ -16,6 +16,7 @@ mod layer_routers;
 mod layer_sockets;
 mod layer_telemetry;
 mod layer_waiting;
+mod retry;
 mod rigged;
 #[cfg(feature = "layer")]
 mod vectors;
