@@ -59,6 +59,9 @@ struct State {
     reserve: u64,
     /// Up to when the reserve has come back.
     refilled: Duration,
+    /// What has come back without making a whole part yet, in parts of the window. Rounded away, it would keep the reserve
+    /// of a busy destination from ever coming back whole.
+    carried: u128,
     /// Whether the last that was heard from the destination was good.
     well: bool,
 }
@@ -71,6 +74,7 @@ impl Budget {
             slice: 0,
             reserve: limits.whole(),
             refilled: Duration::ZERO,
+            carried: 0,
             well: true,
         };
         Self {
@@ -137,10 +141,7 @@ impl State {
         };
         self.refilled = now;
         if self.well {
-            let window = limits.window.as_nanos().max(1);
-            let back = u128::from(limits.whole()) * passed.as_nanos() / window;
-            let back = u64::try_from(back).unwrap_or(u64::MAX);
-            self.reserve = self.reserve.saturating_add(back).min(limits.whole());
+            self.refill(passed, limits);
         }
         let length = (limits.window.as_nanos() / u128::from(SLICES)).max(1);
         let slice = u64::try_from(now.as_nanos() / length).unwrap_or(u64::MAX);
@@ -151,6 +152,19 @@ impl State {
             self.earned[slot] = 0;
         }
         self.slice = slice;
+    }
+
+    fn refill(&mut self, passed: Duration, limits: BudgetLimits) {
+        let window = limits.window.as_nanos().max(1);
+        let passed = passed.as_nanos().min(window);
+        // Only a window of ages times a reserve of billions is too much to count, and then it comes back more slowly.
+        let come = u128::from(limits.whole())
+            .saturating_mul(passed)
+            .saturating_add(self.carried);
+        let parts = u64::try_from(come / window).unwrap_or(u64::MAX);
+        self.reserve = self.reserve.saturating_add(parts).min(limits.whole());
+        let is_whole = self.reserve == limits.whole();
+        self.carried = if is_whole { 0 } else { come % window };
     }
 
     fn slot(&self) -> usize {

@@ -222,7 +222,8 @@ impl<'p> Course<'p> {
         if self.expires.is_some_and(|expires| then >= expires) {
             return Err(Stop::Expired);
         }
-        if then > total {
+        let left = total.checked_sub(elapsed);
+        if left.is_none_or(|left| wait > left) {
             return Err(Stop::Deadline { ready_in: wait });
         }
         Ok(wait)

@@ -1,6 +1,8 @@
 //! When an attempt is repeated, and what is known when a call is over.
 
 mod after;
+mod budget;
+mod course;
 mod file;
 mod oracle;
 mod schedule;
@@ -8,7 +10,7 @@ mod table;
 
 use std::time::Duration;
 
-use exactly::retry::{Code, Course, Decision, Ended, Ending, Fate, Heard, KeyWord, Policy, Stop};
+use exactly::retry::{Code, Course, Decision, Ended, Ending, Expiry, Fate, Heard, KeyWord, Policy, Stop};
 
 use oracle::Question;
 
@@ -81,9 +83,7 @@ impl Limited {
         }
         let answer = Ended::Answered(Heard {
             retry_after: self.retry_after.map(Duration::from_millis),
-            expires: self
-                .expires_in
-                .map(|left| exactly::retry::Expiry::In(Duration::from_millis(left))),
+            expires: self.expires_in.map(|left| Expiry::In(Duration::from_millis(left))),
             ..Heard::status(503)
         });
         let decision = course.after(&answer, Duration::from_millis(self.elapsed), 0, || self.budget);

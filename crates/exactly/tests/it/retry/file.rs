@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exactly::retry::{Class, Code, Policy, Repeat, retry_after};
+use exactly::retry::{Class, Code, Ended, Heard, Policy, Repeat, retry_after};
 use serde_json::{Value, json};
 
 use super::oracle::Question;
@@ -56,7 +56,7 @@ fn decisions() -> String {
         let (_, ending_in_doubt) = judged(&in_doubt, &policy);
         // Of an attempt without a whole answer, the fate is what the call would end as.
         let fate = match ended(&question) {
-            exactly::retry::Ended::Answered(heard) => fate_name(heard.fate()),
+            Ended::Answered(heard) => fate_name(heard.fate()),
             _ => match ending.as_str() {
                 "applied" => "happened",
                 "not_applied" => "did_not_happen",
@@ -238,9 +238,9 @@ fn meaning(code: Code) -> String {
 /// What a code says of the effect, whatever the status.
 fn fate_by(text: &'static str) -> &'static str {
     let fate = |status| {
-        let heard = exactly::retry::Heard {
+        let heard = Heard {
             code: Code::of(text),
-            ..exactly::retry::Heard::status(status)
+            ..Heard::status(status)
         };
         fate_name(heard.fate())
     };

@@ -66,10 +66,9 @@ impl Question {
         let kept = matches!(self.key, Some("stored" | "replayed"));
         match self.phase {
             "not_sent" => "did_not_happen",
-            "sent" => "unknown",
             // Only what is kept and happened can be believed without its end.
             "cut_off" if kept && self.whole_fate() == "happened" => "happened",
-            "cut_off" => "unknown",
+            "sent" | "cut_off" => "unknown",
             _ => self.whole_fate(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use exactly::retry::{Class, Code, Policy, Repeat};
+use exactly::retry::{Class, Code, Course, Ended, Policy, Repeat};
 
 use super::oracle::{self, Question};
 use super::{Limited, ended, fate_name, file, judged};
@@ -88,7 +88,7 @@ fn every_attempt_is_judged_as_decided() {
     let policies = Class::ALL.map(Policy::of);
     let mut count = 0;
     for question in questions() {
-        if let exactly::retry::Ended::Answered(heard) = ended(&question) {
+        if let Ended::Answered(heard) = ended(&question) {
             assert_eq!(fate_name(heard.fate()), question.fate(), "{question:?}");
         }
         let expected = (question.decision(), question.ending());
@@ -186,7 +186,7 @@ fn every_limit_holds_and_the_first_in_order_is_named() {
 fn the_budget_is_asked_for_nothing_that_is_not_repeated_anyway() {
     let policy = Policy::of(Class::UserFacing);
     for question in questions() {
-        let mut course = exactly::retry::Course::new(&policy, question.repeatable);
+        let mut course = Course::new(&policy, question.repeatable);
         let mut asked = 0;
         let _ = course.after(&ended(&question), Duration::ZERO, 0, || {
             asked += 1;
