@@ -127,6 +127,28 @@ fn looking_often_loses_nothing_of_what_comes_back() {
 }
 
 #[test]
+fn a_retry_is_granted_when_it_is_whole_and_not_a_moment_before() {
+    let tick = Duration::from_nanos(1);
+    let budget = spent(LIMITS);
+    budget.ended(SECOND, true);
+    assert!(!budget.take((SECOND * 2).saturating_sub(tick)));
+    assert!(budget.take(SECOND * 2));
+
+    // What came back beyond the whole reserve is not kept for later.
+    let limits = BudgetLimits {
+        percent: 0,
+        reserve: 1,
+        window: SECOND * 3,
+    };
+    let budget = spent(limits);
+    budget.ended(Duration::ZERO, true);
+    assert_eq!(budget.left(SECOND), 0);
+    assert!(budget.take(SECOND * 10));
+    assert!(!budget.take((SECOND * 13).saturating_sub(tick)));
+    assert!(budget.take(SECOND * 13));
+}
+
+#[test]
 fn threads_together_get_exactly_what_one_would() {
     const THREADS: u32 = 8;
     const CALLS: u32 = 20_000;
