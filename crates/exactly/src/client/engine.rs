@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 
 use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
-use crate::retry::{Budgets, Course, Decision, Ended, Ending, Policy, Repeat, Stop};
+use crate::retry::{Budgets, Course, Decision, Ended, Ending, Fate, Policy, Repeat, Stop};
 use crate::{Key, telemetry};
 
 /// What calls to all destinations share.
@@ -93,6 +93,8 @@ impl Engine {
         budget.call(self.epoch.elapsed());
         let mut attempts = Vec::with_capacity(1);
         let mut delay = Duration::ZERO;
+        // Of a call that is known to have happened, as much of its answer as came.
+        let mut beginning = None;
         loop {
             let begun = Instant::now();
             let span = attempt_span(plan, course.attempts() + 1);
@@ -116,6 +118,7 @@ impl Engine {
                 }
                 decision => decision,
             };
+            let is_answered = matches!(&attempted.ended, Ended::Answered(heard) if heard.fate() == Fate::Happened);
             attempts.push(Attempt {
                 number: course.attempts(),
                 delay,
@@ -127,6 +130,9 @@ impl Engine {
             let stop = match decision {
                 Decision::Wait(wait) if after(Instant::now(), wait) < deadline => {
                     telemetry::retry(class, wait, plan.destination, budget.left(now));
+                    if course.ending() == Ending::Applied {
+                        beginning = attempted.answer.or(beginning);
+                    }
                     sleep(wait).await;
                     delay = wait;
                     continue;
@@ -140,7 +146,7 @@ impl Engine {
             let took = started.elapsed();
             return Ran {
                 ending,
-                answer: attempted.answer,
+                answer: beginning.filter(|_| !is_answered).or(attempted.answer),
                 error: attempted.error,
                 account: Account {
                     key: plan.key.cloned(),

@@ -106,6 +106,8 @@ pub struct Course<'p> {
     attempts: u32,
     /// Some attempt before the last may have happened, or may still be on its way.
     doubt: bool,
+    /// Some attempt is known to have happened, even if its answer was cut off.
+    happened: bool,
     last: Option<Last>,
     /// When the key stops standing for this call, from its start.
     expires: Option<Duration>,
@@ -115,8 +117,6 @@ pub struct Course<'p> {
 struct Last {
     fate: Fate,
     speaks_for_the_key: bool,
-    /// Whether a later attempt that came to nothing says little: this one may have happened.
-    leaves_doubt: bool,
 }
 
 impl<'p> Course<'p> {
@@ -128,6 +128,7 @@ impl<'p> Course<'p> {
             repeatable,
             attempts: 0,
             doubt: false,
+            happened: false,
             last: None,
             expires: None,
         }
@@ -166,9 +167,10 @@ impl<'p> Course<'p> {
     /// all equally likely; `grant` asks the retry budget, and only when everything else speaks for another attempt.
     pub fn after(&mut self, ended: &Ended, elapsed: Duration, random: u64, grant: impl FnOnce() -> bool) -> Decision {
         self.attempts = self.attempts.saturating_add(1);
-        self.doubt |= self.last.is_some_and(|last| last.leaves_doubt);
+        self.doubt |= self.last.is_some_and(|last| last.fate == Fate::Unknown);
         let last = ended.last();
         self.last = Some(last);
+        self.happened |= last.fate == Fate::Happened;
         if let Some(Expiry::In(left)) = ended.heard().and_then(|heard| heard.expires) {
             self.expires = earlier(self.expires, Some(elapsed.saturating_add(left)));
         }
@@ -182,6 +184,8 @@ impl<'p> Course<'p> {
     /// What is known, should it be over now.
     pub fn ending(&self) -> Ending {
         match self.last {
+            // What is asked for again is only the rest of the answer.
+            _ if self.happened => Ending::Applied,
             None if self.doubt => Ending::Unknown,
             None => Ending::NotApplied,
             Some(last) => match last.fate {
@@ -248,12 +252,10 @@ impl Ended {
             Self::CutOff(heard) if heard.speaks_for_the_key() && heard.fate() == Fate::Happened => Fate::Happened,
             Self::Sent | Self::CutOff(_) => Fate::Unknown,
         };
-        let leaves_doubt = fate == Fate::Unknown || matches!(self, Self::CutOff(_));
         let speaks_for_the_key = self.heard().is_some_and(Heard::speaks_for_the_key);
         Last {
             fate,
             speaks_for_the_key,
-            leaves_doubt,
         }
     }
 }

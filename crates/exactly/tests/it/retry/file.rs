@@ -17,7 +17,7 @@ left), sent (bytes left, no answer), cut_off (an answer began and did not come w
 error code, or null. word: the server's own word on whether repeating helps, or null. key: Idempotency-Status, or null. \
 repeatable: a key or a safe method, and bytes that can be sent again. fate: what the attempt alone tells of the effect. \
 decision: `wait` or why not. ending: how the call would end here, ending_in_doubt: the same if the fate of an earlier \
-attempt was unknown, or that attempt was cut_off. Left out, because they change nothing: word, code and key all at once, \
+attempt was unknown. Left out, because they change nothing: word, code and key all at once, \
 and word or code for what is not repeatable or not answered. \
 `limits`: an answer 503 after retries_used retries and elapsed time, with Retry-After, time until the key expires, and \
 whether the retry budget has one left; all at random 0. wait: the wait, or the wait that did not fit (decision \

@@ -151,7 +151,12 @@ pub(super) fn backoff(class: &str, retry: u32, elapsed: f64, u: f64) -> Option<f
                 12.0 * HOUR,
                 24.0 * HOUR,
             ];
-            (tenth(nth(&attempts)?).min(24.0 * HOUR) - elapsed).max(0.0)
+            // The last one is spread over the tenth before the window ends.
+            let at = match nth(&attempts)? {
+                last if retry == 9 => last * (0.9 + 0.1 * u),
+                offset => tenth(offset),
+            };
+            (at - elapsed).max(0.0)
         }
         "scheduled" => tenth(nth(&[30_000.0, 2.0 * MINUTE, 5.0 * MINUTE])?),
         other => panic!("no such class: {other}"),
