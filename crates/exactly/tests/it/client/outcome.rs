@@ -118,6 +118,23 @@ async fn a_refusal_cut_at_every_byte_is_not_applied_only_when_it_is_whole() {
 }
 
 #[tokio::test]
+async fn a_refused_duplicate_cut_at_every_byte_never_ends_as_not_applied() {
+    // What looks like a refusal says at its end that it was done before.
+    let headers = format!("content-type: application/problem+json\r\n{STORED}");
+    let whole = answer("409 Conflict", &headers, "{\"code\":\"PROVIDER.duplicate\"}");
+    for cut in 0..=whole.len() {
+        let server = Scripted::start([Act::CutAnswer(whole.clone(), cut)]).await;
+        let outcome = once(&server, &hasty()).await;
+        check(&outcome, Truth::Done, &format!("cut at {cut}"));
+        assert_eq!(
+            matches!(outcome, Outcome::Applied(_)),
+            cut == whole.len(),
+            "cut at {cut}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_is_known_to_have_happened_stays_so_if_the_rest_of_its_answer_cannot_be_had() {
     let whole = answer("201 Created", STORED, "rf_1");
     let cut = Act::CutAnswer(whole.clone(), whole.len() - 2);
