@@ -42,6 +42,8 @@ mod outcome;
 mod pending;
 mod request;
 mod sending;
+#[cfg(feature = "client-tls")]
+mod tls;
 mod wire;
 
 use std::fmt;
@@ -60,7 +62,7 @@ pub use self::layer::{AnswerBody, Retry, RetryLayer};
 #[cfg(feature = "client-middleware")]
 pub use self::middleware::RetryMiddleware;
 pub use self::outcome::{Answer, Applied, Failure, NotApplied, Outcome, Unknown};
-pub use self::request::RequestBuilder;
+pub use self::request::{RequestBuilder, fresh_key};
 use crate::retry::{BudgetLimits, Budgets, Class, Policy};
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -111,10 +113,13 @@ impl Client {
 
     /// Puts a client together.
     pub fn builder() -> ClientBuilder {
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .user_agent(concat!("exactly/", env!("CARGO_PKG_VERSION")));
+        #[cfg(feature = "client-tls")]
+        let http = http.tls_backend_preconfigured(tls::by_default());
         ClientBuilder {
-            http: reqwest::Client::builder()
-                .connect_timeout(CONNECT_TIMEOUT)
-                .user_agent(concat!("exactly/", env!("CARGO_PKG_VERSION"))),
+            http,
             is_plain: true,
             policy: Policy::of(Class::UserFacing),
             budget: BudgetLimits::default(),
@@ -244,6 +249,13 @@ impl ClientBuilder {
         self.http = change(self.http);
         self.is_plain = false;
         self
+    }
+
+    /// Trusts the certificate authorities in this PEM text, and no others. Without it, those of the system.
+    #[cfg(feature = "client-tls")]
+    pub fn authorities(mut self, pem: &[u8]) -> Result<Self, Error> {
+        self.http = self.http.tls_backend_preconfigured(tls::trusting(pem)?);
+        Ok(self)
     }
 
     /// Where the spread of waits comes from; any number, all equally likely. For tests that must not depend on chance.

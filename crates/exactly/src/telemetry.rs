@@ -133,6 +133,9 @@ pub fn describe_client() {
     );
     for class in Class::ALL.map(Class::as_str) {
         counter!(RETRY_ATTEMPTS, "class" => class).increment(0);
+        for stop in Stop::EXHAUSTIONS {
+            counter!(RETRY_EXHAUSTED, "class" => class, "reason" => stop.as_str()).increment(0);
+        }
         for ending in [Ending::Applied, Ending::NotApplied, Ending::Unknown] {
             counter!(RETRY_CALLS, "class" => class, "outcome" => ending.as_str()).increment(0);
         }

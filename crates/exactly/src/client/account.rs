@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::error::ErrorKind;
 use crate::Key;
 use crate::retry::{Ended, Stop};
 
@@ -29,7 +30,9 @@ pub struct Attempt {
     pub ended: Ended,
     /// The error code of its answer, as the server wrote it.
     pub code: Option<String>,
-    /// What went wrong, in words.
+    /// What went wrong, if no whole answer came or it points where the call must not go.
+    pub error: Option<ErrorKind>,
+    /// The same in words.
     pub note: Option<String>,
 }
 

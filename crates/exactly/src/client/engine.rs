@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 
 use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
-use crate::retry::{Budgets, Course, Decision, Ended, Ending, Fate, Policy, Repeat, Stop};
+use crate::retry::{Budget, Budgets, Course, Decision, Ended, Ending, Fate, Policy, Repeat, Stop};
 use crate::{Key, telemetry};
 
 /// What calls to all destinations share.
@@ -41,6 +41,9 @@ pub(super) trait Transport {
 
     /// The time was up while an attempt was under way: how far did it come?
     fn give_up(&mut self) -> Attempted<Self::Answer>;
+
+    /// An attempt is over, and this is how long is waited before the next one, if there is one.
+    fn over(&mut self, _attempt: &Attempt, _wait: Option<Duration>) {}
 }
 
 /// How one attempt went.
@@ -99,37 +102,26 @@ impl Engine {
             let begun = Instant::now();
             let span = attempt_span(plan, course.attempts() + 1);
             let left = deadline.saturating_duration_since(begun);
-            let attempt = transport.attempt(left).instrument(span);
-            let attempted = match timeout_at(deadline, attempt).await {
+            let attempted = match timeout_at(deadline, transport.attempt(left).instrument(span)).await {
                 Ok(attempted) => attempted,
                 Err(_) => transport.give_up(),
             };
-            if attempted.left_key {
-                course.leave_key();
-            }
-            let now = self.epoch.elapsed();
-            budget.ended(now, is_well(&attempted.ended));
-            let decision = course.after(&attempted.ended, started.elapsed(), (self.random)(), || {
-                !plan.once_only && budget.take(now)
-            });
-            let decision = match decision {
-                Decision::Wait(_) | Decision::Stop(Stop::Budget) if plan.once_only => {
-                    Decision::Stop(Stop::Unrepeatable)
-                }
-                decision => decision,
-            };
+            let next = self.next(plan, &mut course, &budget, &attempted, started);
             let is_answered = matches!(&attempted.ended, Ended::Answered(heard) if heard.fate() == Fate::Happened);
-            attempts.push(Attempt {
+            let attempt = Attempt {
                 number: course.attempts(),
                 delay,
                 took: begun.elapsed(),
                 ended: attempted.ended,
                 code: attempted.code,
+                error: attempted.error.as_ref().map(Error::kind),
                 note: attempted.error.as_ref().map(Error::story),
-            });
-            let stop = match decision {
-                Decision::Wait(wait) if after(Instant::now(), wait) < deadline => {
-                    telemetry::retry(class, wait, plan.destination, budget.left(now));
+            };
+            transport.over(&attempt, next.ok());
+            attempts.push(attempt);
+            let stop = match next {
+                Ok(wait) => {
+                    telemetry::retry(class, wait, plan.destination, budget.left(self.epoch.elapsed()));
                     if course.ending() == Ending::Applied {
                         beginning = attempted.answer.or(beginning);
                     }
@@ -137,9 +129,7 @@ impl Engine {
                     delay = wait;
                     continue;
                 }
-                // It would be over before it begins.
-                Decision::Wait(wait) => Stop::Deadline { ready_in: wait },
-                Decision::Stop(stop) => stop,
+                Err(stop) => stop,
             };
             let ending = course.ending();
             telemetry::called(class, ending, stop);
@@ -156,6 +146,33 @@ impl Engine {
                 },
                 expires_in: course.expires().map(|expires| expires.saturating_sub(took)),
             };
+        }
+    }
+
+    /// How long to wait for the next attempt, or why there is none.
+    fn next<A>(
+        &self,
+        plan: &Plan<'_>,
+        course: &mut Course<'_>,
+        budget: &Budget,
+        attempted: &Attempted<A>,
+        started: Instant,
+    ) -> Result<Duration, Stop> {
+        if attempted.left_key {
+            course.leave_key();
+        }
+        let now = self.epoch.elapsed();
+        budget.ended(now, is_well(&attempted.ended));
+        let elapsed = started.elapsed();
+        let grant = || !plan.once_only && budget.take(now);
+        match course.after(&attempted.ended, elapsed, (self.random)(), grant) {
+            Decision::Wait(_) | Decision::Stop(Stop::Budget) if plan.once_only => Err(Stop::Unrepeatable),
+            // It would be over before it begins.
+            Decision::Wait(wait) if elapsed.saturating_add(wait) >= plan.policy.total => {
+                Err(Stop::Deadline { ready_in: wait })
+            }
+            Decision::Wait(wait) => Ok(wait),
+            Decision::Stop(stop) => Err(stop),
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum ErrorKind {
     KeyReused,
     /// The journal cannot be written or read; nothing was sent.
     Journal,
+    /// The key of a call that was sent before stands for it no longer; nothing was sent.
+    Expired,
     /// No connection.
     Connect,
     /// The time was up.

@@ -1,13 +1,18 @@
 //! A call whose every attempt is the same.
 
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::Url;
 
+use super::account::Attempt;
 use super::error::{Error, ErrorKind};
 use super::wire::is_safe;
 use crate::Key;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hex};
 use crate::retry::Policy;
 
 /// What every attempt of a call carries.
@@ -20,10 +25,33 @@ pub(super) struct Frozen {
     pub(super) key: Option<Key>,
     /// The caller chose the key, so it may have been used before.
     pub(super) is_key_given: bool,
+    /// It was sent by somebody who did not learn what came of it.
+    pub(super) was_sent: bool,
     pub(super) key_header: HeaderName,
     /// What the caller calls it, over restarts.
     pub(super) operation: Option<String>,
     pub(super) policy: Policy,
+    pub(super) on_attempt: OnAttempt,
+}
+
+/// Who is told of every attempt, and of the wait before the next one.
+#[derive(Clone, Default)]
+pub(super) struct OnAttempt(pub(super) Option<Arc<Told>>);
+
+type Told = dyn Fn(&Attempt, Option<Duration>) + Send + Sync;
+
+impl OnAttempt {
+    pub(super) fn tell(&self, attempt: &Attempt, wait: Option<Duration>) {
+        if let Some(told) = &self.0 {
+            told(attempt, wait);
+        }
+    }
+}
+
+impl fmt::Debug for OnAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnAttempt").field(&self.0.is_some()).finish()
+    }
 }
 
 /// What is sent.
@@ -59,6 +87,14 @@ impl Frozen {
     /// The address without credentials, and without what tells two calls to it apart.
     pub(super) fn place(&self) -> String {
         self.destination() + self.url.path()
+    }
+
+    /// What a journal calls it if nobody named it. Two services may be given the same key, and a key is nobody else's
+    /// business, so it is not in the name.
+    pub(super) fn name(&self, key: &Key) -> String {
+        let mut digest = Digest::new("exactly client operation 1");
+        digest.part(key.as_str().as_bytes());
+        format!("{} {} #{}", self.method, self.place(), Hex(&digest.finish()[..16]))
     }
 
     /// What two calls with one key must have in common.

@@ -10,8 +10,8 @@ use super::Client;
 use super::account::Account;
 use super::engine::{Plan, Ran};
 use super::error::{Error, ErrorKind};
-use super::frozen::{Frozen, Payload};
-use super::journal::{Entry, Opened};
+use super::frozen::{Frozen, OnAttempt, Payload};
+use super::journal::{Close, Entry, Opened};
 use super::outcome::{Answer, Applied, NotApplied, Outcome, Unknown};
 use super::wire::Wire;
 use crate::retry::{Course, Ending, Stop};
@@ -32,15 +32,15 @@ enum Halt {
     /// It was not sent, and is not to be.
     NotSent(Error),
     /// It was sent by somebody, and cannot be sent any more.
-    Expired,
+    Expired(Error),
 }
 
 impl Pending {
     pub(super) fn new(client: Client, call: Frozen) -> Self {
         Self {
             client,
+            doubt: call.was_sent,
             call,
-            doubt: false,
             expires: None,
         }
     }
@@ -55,7 +55,7 @@ impl Pending {
                 error: Some(error),
                 account: self.account(None),
             }),
-            Err(Halt::Expired) => self.unknown(None, None, Some(Stop::Expired)),
+            Err(Halt::Expired(error)) => self.unknown(None, Some(error), Some(Stop::Expired)),
         }
     }
 
@@ -108,9 +108,11 @@ impl Pending {
             payload: Payload::Whole(bytes::Bytes::new()),
             key: None,
             is_key_given: false,
+            was_sent: false,
             key_header: self.call.key_header.clone(),
             operation: None,
             policy: self.call.policy.clone(),
+            on_attempt: OnAttempt::default(),
         };
         let told = self.client.run(&mut question, false, None).await;
         let ending = match &told.answer {
@@ -171,11 +173,15 @@ impl Pending {
                 self.expires = Some(Instant::now() + expires_in);
                 self.call.rename(key).map_err(Halt::NotSent)
             }
-            Opened::Expired { key } => {
+            Opened::Expired { key, ending } => {
                 self.doubt = true;
                 self.expires = Some(Instant::now());
                 self.call.rename(key).map_err(Halt::NotSent)?;
-                Err(Halt::Expired)
+                let context = match ending {
+                    Some(Ending::Applied) => "it happened, by the journal, and its key has expired: nothing was sent",
+                    _ => "its key has expired, so that sending it again would make it a new operation",
+                };
+                Err(Halt::Expired(Error::new(ErrorKind::Expired, context)))
             }
             Opened::OtherRequest => Err(reused()),
         }
@@ -183,9 +189,13 @@ impl Pending {
 
     fn entry(&mut self, expires_in: Duration) -> Option<Entry> {
         let key = self.call.key.clone()?;
-        let operation = self.call.operation.get_or_insert_with(|| key.as_str().to_owned());
+        let operation = match &self.call.operation {
+            Some(operation) => operation.clone(),
+            None => self.call.name(&key),
+        };
+        self.call.operation = Some(operation.clone());
         Some(Entry {
-            operation: operation.clone(),
+            operation,
             key,
             method: self.call.method.to_string(),
             place: self.call.place(),
@@ -197,9 +207,13 @@ impl Pending {
 
     async fn run(mut self) -> Outcome {
         let expires_in = self.expires.map(|at| at.saturating_duration_since(Instant::now()));
-        let ran = self.client.run(&mut self.call, self.doubt, expires_in).await;
+        let mut ran = self.client.run(&mut self.call, self.doubt, expires_in).await;
         self.expires = ran.expires_in.map(|left| Instant::now() + left).or(self.expires);
-        self.close(ran.ending, ran.expires_in).await;
+        let written = self.close(ran.ending, ran.expires_in).await;
+        // Somebody else has the same operation open, and may be carrying it out at this moment.
+        if ran.ending == Ending::NotApplied && written.is_some_and(|written| written != Ending::NotApplied) {
+            ran.ending = Ending::Unknown;
+        }
         self.ended(ran)
     }
 
@@ -235,14 +249,23 @@ impl Pending {
         }
     }
 
-    /// Writes down how it ended. A journal that fails here knows less than we do, never more: the call stays unsettled.
-    async fn close(&self, ending: Ending, expires_in: Option<Duration>) {
-        let (Some(journal), Some(operation)) = (self.client.journal(), &self.call.operation) else {
-            return;
+    /// Writes down how it ended, and tells what is written now, if anything is. A journal that fails here knows less than
+    /// we do, never more: the call stays unsettled.
+    async fn close(&self, ending: Ending, expires_in: Option<Duration>) -> Option<Ending> {
+        let journal = self.client.journal()?;
+        let close = Close {
+            operation: self.call.operation.clone()?,
+            key: self.call.key.clone()?,
+            in_doubt: self.doubt,
+            ending,
+            expires_in,
         };
-        if let Err(error) = journal.close(operation, ending, expires_in).await {
-            let key = self.call.key.as_ref().map(crate::Key::digest);
-            tracing::warn!(key, %error, "the journal does not know how a call ended");
+        match journal.close(&close).await {
+            Ok(written) => Some(written),
+            Err(error) => {
+                tracing::warn!(key = close.key.digest(), %error, "the journal does not know how a call ended");
+                None
+            }
         }
     }
 }

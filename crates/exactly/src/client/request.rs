@@ -9,9 +9,9 @@ use reqwest::{Body, Url};
 use serde::Serialize;
 
 use super::Client;
-use super::account::Account;
+use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
-use super::frozen::{Frozen, Payload, spelled};
+use super::frozen::{Frozen, OnAttempt, Payload, spelled};
 use super::outcome::{NotApplied, Outcome};
 use super::pending::Pending;
 use super::wire::is_safe;
@@ -31,8 +31,10 @@ pub struct RequestBuilder {
     headers: HeaderMap,
     payload: Payload,
     key: Option<Arc<str>>,
+    was_sent: bool,
     operation: Option<String>,
     policy: Policy,
+    on_attempt: OnAttempt,
     error: Option<Error>,
 }
 
@@ -45,8 +47,10 @@ impl RequestBuilder {
             headers: HeaderMap::new(),
             payload: Payload::Whole(Bytes::new()),
             key: None,
+            was_sent: false,
             operation: None,
             policy,
+            on_attempt: OnAttempt::default(),
             error: None,
         }
     }
@@ -115,6 +119,13 @@ impl RequestBuilder {
         self
     }
 
+    /// Goes on with a call that was sent before under this key, by a process that did not learn what came of it. Unlike a
+    /// [`key`](Self::key) of one's own, a refusal then leaves it unknown, because it tells nothing of what was sent before.
+    pub fn resume(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.was_sent = true;
+        self.key(key)
+    }
+
     /// Names the operation for the journal: after a restart, the same name goes on with the same key.
     pub fn operation(mut self, name: impl Into<String>) -> Self {
         self.operation = Some(name.into());
@@ -142,6 +153,13 @@ impl RequestBuilder {
     /// Repeats it at most so often.
     pub fn retries(mut self, max: u32) -> Self {
         self.policy.retries_max = max;
+        self
+    }
+
+    /// Tells of every attempt as soon as it is over, and how long is waited before the next one. It is called between
+    /// attempts, so whatever takes long in it delays the call.
+    pub fn on_attempt(mut self, told: impl Fn(&Attempt, Option<Duration>) + Send + Sync + 'static) -> Self {
+        self.on_attempt = OnAttempt(Some(Arc::new(told)));
         self
     }
 
@@ -192,9 +210,11 @@ impl RequestBuilder {
             payload: self.payload,
             key,
             is_key_given,
+            was_sent: self.was_sent,
             key_header,
             operation: self.operation,
             policy: self.policy,
+            on_attempt: self.on_attempt,
         })
     }
 
@@ -204,8 +224,8 @@ impl RequestBuilder {
     }
 }
 
-/// A key that nobody has used.
-pub(super) fn fresh_key() -> Key {
+/// A key that nobody has used: a random UUID, which every route accepts. For callers who write it down before they call.
+pub fn fresh_key() -> Key {
     let text = uuid::Uuid::new_v4().hyphenated().to_string();
     let key = Key::new(text).expect("a UUID is 36 visible characters");
     debug_assert!(KeyFormat::UuidV4.check(key.clone()).is_ok(), "every route accepts it");

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use reqwest::{Body, Request, Response, Url};
 
+use super::account::Attempt;
 use super::engine::{Attempted, Transport};
 use super::error::{Error, ErrorKind};
 use super::frozen::{Frozen, Payload};
@@ -221,6 +222,10 @@ impl Transport for Wire<'_> {
         }
         let ended = if self.recalled() { Ended::NotSent } else { Ended::Sent };
         self.left_key(Attempted::too_late(ended))
+    }
+
+    fn over(&mut self, attempt: &Attempt, wait: Option<Duration>) {
+        self.call.on_attempt.tell(attempt, wait);
     }
 }
 

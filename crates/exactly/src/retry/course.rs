@@ -53,6 +53,17 @@ pub enum Stop {
 }
 
 impl Stop {
+    /// Every way to end for want of attempts, time or budget.
+    #[cfg(feature = "client")]
+    pub(crate) const EXHAUSTIONS: [Self; 4] = [
+        Self::Attempts,
+        Self::Deadline {
+            ready_in: Duration::ZERO,
+        },
+        Self::Expired,
+        Self::Budget,
+    ];
+
     /// The name in metrics and accounts of a call.
     pub const fn as_str(self) -> &'static str {
         match self {
