@@ -18,6 +18,8 @@ mod tx;
 pub use name::{InvalidName, Name};
 #[cfg(feature = "postgres")]
 pub use postgres::{PgStore, PgStoreBuilder, PgTransaction};
+#[cfg(feature = "journal")]
+pub use sqlite::SqliteJournal;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder, SqliteTransaction};
 #[cfg(all(feature = "axum", feature = "postgres"))]

@@ -6,6 +6,8 @@ mod database;
 mod decide;
 mod flush;
 mod inspect;
+#[cfg(feature = "journal")]
+mod journal;
 mod migrate;
 mod novelty;
 mod operate;
@@ -28,6 +30,8 @@ use exactly::{Call, CallId, Claim, Fenced, Keep, Store, StoreError, Verdict};
 
 pub use self::builder::SqliteStoreBuilder;
 use self::database::Database;
+#[cfg(feature = "journal")]
+pub use self::journal::SqliteJournal;
 pub use self::tx::SqliteTransaction;
 use crate::batch::{Batcher, Write};
 use crate::name::Name;

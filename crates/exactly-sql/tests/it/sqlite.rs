@@ -2,6 +2,8 @@
 
 mod batches;
 mod faults;
+#[cfg(feature = "journal")]
+mod journal;
 mod schema;
 mod settings;
 mod suite;
