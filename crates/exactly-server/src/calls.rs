@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(crate) use self::client::{Client, Secret};
 use self::command::Command;
 use self::reach::ReachArgs;
-pub(crate) use self::table::Table;
+pub(crate) use self::table::{Table, plain};
 use crate::admin::problem::Problem;
 use crate::cli::Ended;
 

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
-use crate::{calls, check_config, conformance, doctor, migrate, serve};
+use crate::{call, calls, check_config, conformance, doctor, migrate, serve};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -29,6 +29,8 @@ struct Cli {
 enum Command {
     /// Run the gateway, the API and the background work.
     Serve(Box<serve::Args>),
+    /// Send one request with a key, and repeat it safely.
+    Call(Box<call::Args>),
     /// List, show, settle, free and purge calls.
     Calls(Box<calls::Args>),
     /// Look for what is wrong with a store, a server or a configuration.
@@ -73,6 +75,7 @@ impl Command {
     fn run(self) -> Ended {
         match self {
             Self::Serve(args) => block_on(args.run()),
+            Self::Call(args) => block_on(args.run()),
             Self::Calls(args) => block_on(args.run()),
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),

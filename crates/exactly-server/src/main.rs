@@ -1,6 +1,7 @@
 //! The `exactly` server and its command line.
 
 mod admin;
+mod call;
 mod calls;
 mod check_config;
 mod cli;
