@@ -1,0 +1,35 @@
+/** HTTP dates, in the three forms that RFC 9110 has servers send or clients accept. */
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const TIME = "(?<h>\\d\\d):(?<m>\\d\\d):(?<s>\\d\\d)";
+const MONTH = `(?<month>${MONTHS.join("|")})`;
+const SHORT = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
+const LONG = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day";
+const FORMS = [
+  new RegExp(`^${SHORT}, (?<day>\\d\\d) ${MONTH} (?<year>\\d{4}) ${TIME} GMT$`),
+  new RegExp(`^${LONG}, (?<day>\\d\\d)-${MONTH}-(?<year>\\d\\d) ${TIME} GMT$`),
+  new RegExp(`^${SHORT} ${MONTH} (?<day>[ \\d]\\d) ${TIME} (?<year>\\d{4})$`),
+];
+
+/** Milliseconds since 1970, or nothing if the text is no HTTP date. `wall` tells which century a short year is in. */
+export function parseHttpDate(text: string, wall: number): number | undefined {
+  for (const form of FORMS) {
+    const found = form.exec(text.trim())?.groups;
+    if (found === undefined) continue;
+    const part = (name: string): number => Number(found[name]);
+    const month = MONTHS.indexOf(found["month"] ?? "");
+    let year = part("year");
+    if (year < 100) {
+      // A short year that seems more than 50 years ahead is the most recent one in the past with these digits.
+      const current = new Date(wall).getUTCFullYear();
+      year += current - (current % 100);
+      if (year > current + 50) year -= 100;
+    }
+    const [day, hour, minute, second] = [part("day"), part("h"), part("m"), part("s")];
+    const at = new Date(Date.UTC(year, month, day, hour, minute, second));
+    // Date.UTC takes the 31st of February for a day in March.
+    const exists = at.getUTCDate() === day && hour < 24 && minute < 60 && second < 60 && year >= 1970;
+    return exists ? at.getTime() : undefined;
+  }
+  return undefined;
+}

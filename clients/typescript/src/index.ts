@@ -1,0 +1,31 @@
+/** Requests over `fetch` that happen once, or say that nobody knows. */
+
+export { Answer } from "./answer.js";
+export { BUDGET, Budget, Budgets } from "./budget.js";
+export type { BudgetLimits } from "./budget.js";
+export type { AttemptEvent } from "./call.js";
+export { Client, createClient } from "./client.js";
+export type { ClientOptions, ClientSendOptions } from "./client.js";
+export { fateOf, hear, repeatHelps, retryAfter } from "./heard.js";
+export type { Heard, KeyWord } from "./heard.js";
+export { parseHttpDate } from "./httpdate.js";
+export { Operation } from "./operations.js";
+export type { OperationOptions } from "./operations.js";
+export { NotAppliedError, UnknownOutcomeError } from "./outcome.js";
+export type { Applied, Attempt, NotApplied, Outcome, ResolveOptions, Stop, Unknown } from "./outcome.js";
+export type { Body, FetchOptions, RequestOptions } from "./request.js";
+export { Course, fate } from "./retry.js";
+export type { Beginning, CourseStop, Decision, Ended, Ending, Phase } from "./retry.js";
+export { CLASSES, DOUBLING_SECONDS, PLAYBOOK, backoff } from "./schedule.js";
+export type { ClassName, Policy, Schedule } from "./schedule.js";
+export { Sender } from "./sender.js";
+export type { SendOptions } from "./sender.js";
+export { RecordStore } from "./stores.js";
+export type { Change, OperationRecord, OperationStore } from "./stores.js";
+export { IndexedDbStore } from "./stores/indexeddb.js";
+export type { IndexedDbStoreOptions } from "./stores/indexeddb.js";
+export { LocalStore } from "./stores/local.js";
+export type { LocalStoreOptions } from "./stores/local.js";
+export { MemoryStore } from "./stores/memory.js";
+export { meaning } from "./taxonomy.js";
+export type { Fate, Meaning } from "./taxonomy.js";

@@ -1,0 +1,200 @@
+/**
+ * Operations by name: the key is made once and kept until the outcome is known.
+ *
+ * A second send while one is under way joins it. After an unknown outcome, a reload or a click in another tab, the same name
+ * sends the same key. A key never goes out with other bytes, and not after it has expired.
+ */
+
+import type { CallResult } from "./call.js";
+import { uuid } from "./digest.js";
+import { speaksForTheKey } from "./heard.js";
+import { outcomeOf } from "./outcome.js";
+import type { Finished, Outcome, ResolveOptions } from "./outcome.js";
+import { fix } from "./request.js";
+import type { FixedRequest } from "./request.js";
+import { Sender } from "./sender.js";
+import type { SendOptions } from "./sender.js";
+import { isOver } from "./stores.js";
+import type { OperationStore } from "./stores.js";
+
+export interface OperationOptions {
+  /**
+   * Keeps the key of an applied operation until it expires, so that whoever sends it later, in another tab or after a
+   * reload, gets the first answer again. For names that stand for one thing, such as an order's number.
+   */
+  readonly remember?: boolean;
+}
+
+/** What operations need from their client. */
+export interface Carrier {
+  readonly store: OperationStore;
+  /** The local clock, in milliseconds since 1970. */
+  readonly wall: () => number;
+  /** How long a key stands if the server does not say, in milliseconds. */
+  readonly keyStands: number;
+  readonly onStorageError: ((error: unknown) => void) | undefined;
+  carry(request: FixedRequest, key: string, options: SendOptions, known: KnownKey): Promise<CallResult>;
+}
+
+/** What is known of a key before it is sent. */
+export interface KnownKey {
+  readonly doubt: boolean;
+  readonly keyStands: number | undefined;
+}
+
+/** An operation under way, or one whose outcome this page does not know. */
+interface Held {
+  readonly key: string;
+  readonly digest: string;
+  expiresAt: number | null;
+  applied: boolean;
+}
+
+/** One request to send under a name. */
+export interface Sending {
+  readonly name: string;
+  readonly request: FixedRequest;
+  readonly digest: string;
+  readonly options: SendOptions;
+  readonly remember: boolean;
+  /** Called before anybody else can begin the operation again. */
+  readonly onApplied: (outcome: Outcome) => void;
+}
+
+/** The operations of one client. */
+export class Operations {
+  readonly #carrier: Carrier;
+  readonly #running = new Map<string, { readonly digest: string; readonly outcome: Promise<Outcome> }>();
+  readonly #held = new Map<string, Held>();
+
+  constructor(carrier: Carrier) {
+    this.#carrier = carrier;
+  }
+
+  /** Joins the send that is under way, or starts one. */
+  send(sending: Sending): Promise<Outcome> {
+    return this.#join(sending, () => this.#begin(sending));
+  }
+
+  /** Forgets an operation whose outcome the caller found out by other means. The next send is a new operation. */
+  async forget(name: string): Promise<void> {
+    await this.#running.get(name)?.outcome;
+    await this.#carrier.store.forget(name);
+    this.#held.delete(name);
+  }
+
+  #join({ name, digest }: Sending, start: () => Promise<Outcome>): Promise<Outcome> {
+    const running = this.#running.get(name);
+    if (running !== undefined) {
+      return running.digest === digest ? running.outcome : Promise.resolve(refusal(undefined, "key_reused"));
+    }
+    const outcome = start().finally(() => this.#running.delete(name));
+    this.#running.set(name, { digest, outcome });
+    return outcome;
+  }
+
+  async #begin(sending: Sending): Promise<Outcome> {
+    const { name, request, digest } = sending;
+    const { store, wall, keyStands } = this.#carrier;
+    let held = this.#held.get(name);
+    if (held !== undefined && isOver(held, wall())) held = undefined;
+    let doubt = held !== undefined;
+    if (held === undefined) {
+      const key = request.key ?? uuid();
+      const expiresAt = wall() + keyStands;
+      try {
+        const record = await store.claim(name, { key, digest, expiresAt, joined: false, applied: false }, wall());
+        doubt = record.joined;
+        held = { key: record.key, digest: record.digest, expiresAt: record.expiresAt, applied: record.applied };
+      } catch (error) {
+        // Nothing is sent under a key that a reload would not find again.
+        return refusal(undefined, "storage", error);
+      }
+    }
+    const otherKey = request.key !== undefined && request.key !== held.key;
+    if (held.digest !== digest || otherKey) return refusal(held.key, "key_reused");
+    this.#held.set(name, held);
+    return this.#carry(sending, held, doubt);
+  }
+
+  async #carry(sending: Sending, held: Held, doubt: boolean): Promise<Outcome> {
+    const { request, options } = sending;
+    const keyStands = held.expiresAt === null ? undefined : held.expiresAt - this.#carrier.wall();
+    const result = await this.#carrier.carry(request, held.key, options, { doubt, keyStands });
+    const ending = await this.#settle(sending, held, result);
+    const again = ({ signal, total }: ResolveOptions): Promise<Outcome> => {
+      const anew: Sending = { ...sending, options: { ...options, signal, total: total ?? options.total } };
+      return this.#join(anew, () => this.#carry(anew, held, true));
+    };
+    const outcome = outcomeOf({ ...result, ending }, result.repeatable ? again : undefined);
+    if (outcome.kind === "applied") sending.onApplied(outcome);
+    return outcome;
+  }
+
+  /** Notes what is known. What the store then fails to do leaves a key that is sent again, and does no harm. */
+  async #settle({ name, remember }: Sending, held: Held, result: CallResult): Promise<Finished["ending"]> {
+    const { store, wall, onStorageError } = this.#carrier;
+    const { ending, keyLeft, answer } = result;
+    held.expiresAt = Number.isFinite(keyLeft) ? wall() + keyLeft : null;
+    held.applied = ending === "applied";
+    try {
+      if (ending === "unknown" || (held.applied && remember)) {
+        await store.note(name, held.key, held);
+        return ending;
+      }
+      // Nothing came of our attempts, but another tab may have sent the key too.
+      const certain = held.applied || (answer !== undefined && speaksForTheKey(answer.heard));
+      const gone = await store.remove(name, held.key, !certain);
+      if (gone) this.#held.delete(name);
+      return gone ? ending : "unknown";
+    } catch (error) {
+      onStorageError?.(error);
+      return ending;
+    }
+  }
+}
+
+/** An operation in the caller's hand. */
+export class Operation extends Sender {
+  readonly #operations: Operations;
+  readonly #remember: boolean;
+  readonly #complete: (options: SendOptions) => SendOptions;
+  /** What this operation came to, once it happened: sending it again does not do it again. */
+  #applied: { readonly digest: string; readonly outcome: Outcome } | undefined;
+
+  constructor(
+    operations: Operations,
+    readonly name: string,
+    options: OperationOptions,
+    complete: (options: SendOptions) => SendOptions,
+  ) {
+    super();
+    this.#operations = operations;
+    this.#complete = complete;
+    this.#remember = options.remember ?? false;
+  }
+
+  override async send(method: string, url: string | URL, options: SendOptions = {}): Promise<Outcome> {
+    const request = await fix(method, url, this.#complete(options));
+    const digest = await request.digest();
+    // From here to the join there is no await, so that two clicks cannot both find nothing under way.
+    if (this.#applied !== undefined) {
+      const { digest: done, outcome } = this.#applied;
+      return done === digest ? outcome : refusal(outcome.key, "key_reused");
+    }
+    const onApplied = (outcome: Outcome): void => {
+      this.#applied = { digest, outcome };
+    };
+    return this.#operations.send({ name: this.name, request, digest, options, remember: this.#remember, onApplied });
+  }
+
+  /** Forgets an operation whose outcome the caller found out by other means. The next send is a new operation. */
+  async forget(): Promise<void> {
+    await this.#operations.forget(this.name);
+    this.#applied = undefined;
+  }
+}
+
+function refusal(key: string | undefined, stop: "key_reused" | "storage", error?: unknown): Outcome {
+  return outcomeOf({ ending: "not_applied", stop, key, attempts: [], error }, undefined);
+}
