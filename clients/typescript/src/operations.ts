@@ -61,10 +61,15 @@ export interface Sending {
   readonly onApplied: (outcome: Outcome) => void;
 }
 
+interface Running {
+  readonly sending: Promise<Sending>;
+  readonly outcome: Promise<Outcome>;
+}
+
 /** The operations of one client. */
 export class Operations {
   readonly #carrier: Carrier;
-  readonly #running = new Map<string, { readonly digest: string; readonly outcome: Promise<Outcome> }>();
+  readonly #running = new Map<string, Running>();
   readonly #held = new Map<string, Held>();
 
   constructor(carrier: Carrier) {
@@ -72,24 +77,32 @@ export class Operations {
   }
 
   /** Joins the send that is under way, or starts one. */
-  send(sending: Sending): Promise<Outcome> {
-    return this.#join(sending, () => this.#begin(sending));
+  send(name: string, sending: Promise<Sending>): Promise<Outcome> {
+    return this.#join(name, sending, (ready) => this.#begin(ready));
   }
 
   /** Forgets an operation whose outcome the caller found out by other means. The next send is a new operation. */
   async forget(name: string): Promise<void> {
-    await this.#running.get(name)?.outcome;
+    await this.#running.get(name)?.outcome.catch(() => {});
     await this.#carrier.store.forget(name);
     this.#held.delete(name);
   }
 
-  #join({ name, digest }: Sending, start: () => Promise<Outcome>): Promise<Outcome> {
-    const running = this.#running.get(name);
-    if (running !== undefined) {
-      return running.digest === digest ? running.outcome : Promise.resolve(refusal(undefined, "key_reused"));
+  /** Without an await before the first send is noted: a click counts from when it is made. */
+  async #join(
+    name: string,
+    sending: Promise<Sending>,
+    start: (ready: Sending) => Promise<Outcome>,
+  ): Promise<Outcome> {
+    for (let running = this.#running.get(name); running !== undefined; running = this.#running.get(name)) {
+      const own = await sending;
+      const other = await running.sending.catch(() => undefined);
+      if (other !== undefined) return own.digest === other.digest ? running.outcome : refusal(undefined, "key_reused");
+      // A mistake of its caller, from which nothing came.
+      await running.outcome.catch(() => {});
     }
-    const outcome = start().finally(() => this.#running.delete(name));
-    this.#running.set(name, { digest, outcome });
+    const outcome = sending.then(start).finally(() => this.#running.delete(name));
+    this.#running.set(name, { sending, outcome });
     return outcome;
   }
 
@@ -124,7 +137,7 @@ export class Operations {
     const ending = await this.#settle(sending, held, result);
     const again = ({ signal, total }: ResolveOptions): Promise<Outcome> => {
       const anew: Sending = { ...sending, options: { ...options, signal, total: total ?? options.total } };
-      return this.#join(anew, () => this.#carry(anew, held, true));
+      return this.#join(sending.name, Promise.resolve(anew), () => this.#carry(anew, held, true));
     };
     const outcome = outcomeOf({ ...result, ending }, result.repeatable ? again : undefined);
     if (outcome.kind === "applied") sending.onApplied(outcome);
@@ -175,23 +188,25 @@ export class Operation extends Sender {
   }
 
   override async send(method: string, url: string | URL, options: SendOptions = {}): Promise<Outcome> {
-    const request = await fix(method, url, this.#complete(options));
-    const digest = await request.digest();
-    // From here to the join there is no await, so that two clicks cannot both find nothing under way.
-    if (this.#applied !== undefined) {
-      const { digest: done, outcome } = this.#applied;
-      return done === digest ? outcome : refusal(outcome.key, "key_reused");
-    }
-    const onApplied = (outcome: Outcome): void => {
-      this.#applied = { digest, outcome };
-    };
-    return this.#operations.send({ name: this.name, request, digest, options, remember: this.#remember, onApplied });
+    const sending = this.#prepare(method, url, options);
+    if (this.#applied === undefined) return this.#operations.send(this.name, sending);
+    const { digest, outcome } = this.#applied;
+    return (await sending).digest === digest ? outcome : refusal(outcome.key, "key_reused");
   }
 
   /** Forgets an operation whose outcome the caller found out by other means. The next send is a new operation. */
   async forget(): Promise<void> {
     await this.#operations.forget(this.name);
     this.#applied = undefined;
+  }
+
+  async #prepare(method: string, url: string | URL, options: SendOptions): Promise<Sending> {
+    const request = await fix(method, url, this.#complete(options));
+    const digest = await request.digest();
+    const onApplied = (outcome: Outcome): void => {
+      this.#applied = { digest, outcome };
+    };
+    return { name: this.name, request, digest, options, remember: this.#remember, onApplied };
   }
 }
 
