@@ -46,9 +46,13 @@ export function fate(ended: Ended): Fate {
     case "answered":
       return fateOf(ended.heard);
     case "sent":
-      // The head of an answer that is kept already cannot be taken back.
-      return ended.heard !== undefined && speaksForTheKey(ended.heard) ? fateOf(ended.heard) : "unknown";
+      return ended.heard !== undefined && isProof(ended.heard) ? "happened" : "unknown";
   }
+}
+
+/** Whether the head alone proves that it happened: an answer that is kept already cannot be taken back. */
+function isProof(heard: Heard): boolean {
+  return speaksForTheKey(heard) && fateOf(heard) === "happened";
 }
 
 /** One call, from its first attempt to its end. */
@@ -89,7 +93,8 @@ export class Course {
     this.#attempts += 1;
     if (this.#last?.fate === "unknown") this.#doubt = true;
     const heard = ended.phase === "not_sent" ? undefined : ended.heard;
-    this.#last = { fate: fate(ended), speaks: heard !== undefined && speaksForTheKey(heard) };
+    const speaks = ended.phase === "answered" && speaksForTheKey(ended.heard);
+    this.#last = { fate: fate(ended), speaks };
     if (this.#last.fate === "happened") this.#proved = true;
     if (heard?.expires !== undefined) {
       const stands = heard.expires === "never" ? Infinity : elapsed + heard.expires;
