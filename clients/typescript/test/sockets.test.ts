@@ -61,7 +61,8 @@ class Cutter {
   /** So that every connection is one of the plan, and none is left over from before. */
   async hangUp(): Promise<void> {
     for (const socket of this.sockets) socket.destroy();
-    while (this.sockets.size > 0) await new Promise((resolve) => setImmediate(resolve));
+    // A few turns more, for the other side to notice.
+    for (let turns = 0; this.sockets.size > 0 || turns < 3; turns += 1) await new Promise((resolve) => setImmediate(resolve));
   }
 
   #serve(socket: Socket): void {
