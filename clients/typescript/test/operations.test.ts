@@ -265,19 +265,39 @@ test("a settled operation leaves nothing behind", async () => {
   assert.equal(shared.items.size, 0);
 });
 
-test("tabs take turns through Web Locks where there are any", async () => {
-  const shared = storage();
-  const order: string[] = [];
-  let last: Promise<unknown> = Promise.resolve();
-  const request = (name: string, step: () => unknown): Promise<unknown> => {
-    order.push(name);
-    last = last.then(step);
-    return last;
+/** Web Locks that several pages share. */
+function webLocks(): LockManager & { readonly held: Set<string> } {
+  const held = new Set<string>();
+  const turns = new Map<string, Promise<unknown>>();
+  const request = async (name: string, ...rest: unknown[]): Promise<unknown> => {
+    const step = rest.at(-1) as () => Promise<unknown>;
+    const run = async (): Promise<unknown> => {
+      held.add(name);
+      return step().finally(() => held.delete(name));
+    };
+    const turn = (turns.get(name) ?? Promise.resolve()).then(run);
+    turns.set(name, turn.catch(() => {}));
+    return turn;
   };
-  const locks = { request } as unknown as LockManager;
-  const pages = new Pages(new LocalStore({ storage: shared, locks }));
-  assert.equal((await pages.open([reply(200)]).client.operation("a").post(URL_)).kind, "applied");
-  assert.deepEqual(order, ["exactly:a", "exactly:a"]);
+  const query = (): Promise<LockManagerSnapshot> =>
+    Promise.resolve({ held: [...held].map((name) => ({ name, mode: "exclusive", clientId: "" })) });
+  return { held, request, query } as unknown as LockManager & { readonly held: Set<string> };
+}
+
+test("tabs take turns through Web Locks, and one that does not see yet what was written is told the key", async () => {
+  const locks = webLocks();
+  const pages = [storage(), storage()].map((late) => new Pages(new LocalStore({ storage: late, locks })));
+  const tabs = pages.map((page) => page.open(["hang"]));
+  await Promise.all(tabs.map((tab) => tab.client.operation("a").post(URL_)));
+  assert.equal(keys(...tabs.map((tab) => tab.sent)).size, 1);
+});
+
+test("what a lock tells is taken back when the operation is settled", async () => {
+  const locks = webLocks();
+  const { client } = new Pages(new LocalStore({ storage: storage(), locks })).open([reply(200)]);
+  assert.equal((await client.operation("a").post(URL_)).kind, "applied");
+  for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual([...locks.held], []);
 });
 
 test("a stream cannot be an operation", async () => {
