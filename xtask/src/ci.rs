@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use crate::servers::Servers;
-use crate::{Failure, Result, alerts, measure, openapi, process, suite, tidy, tools};
+use crate::typescript::Unready;
+use crate::{Failure, Result, alerts, measure, openapi, process, suite, tidy, tools, typescript};
 
 struct Step {
     name: &'static str,
@@ -28,6 +29,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "test",
         run: test,
+    },
+    Step {
+        name: "typescript",
+        run: typescript,
     },
     Step { name: "doc", run: doc },
     Step {
@@ -96,7 +101,7 @@ pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
     }
     eprintln!();
     for (name, line) in report {
-        eprintln!("{name:<8} {line}");
+        eprintln!("{name:<10} {line}");
     }
     failure.map_or(Ok(()), |message| Err(message.into()))
 }
@@ -149,6 +154,16 @@ fn clippy(_: &mut Gate) -> Result<Ending> {
 
 fn test(gate: &mut Gate) -> Result<Ending> {
     suite::all_in_ci(gate.servers()?)?;
+    Ok(Ending::Passed)
+}
+
+fn typescript(_: &mut Gate) -> Result<Ending> {
+    let kit = match typescript::kit() {
+        Ok(kit) => kit,
+        Err(Unready::Missing(error)) => return Ok(Ending::LeftOut(tools::reason(&error))),
+        Err(Unready::Broken(error)) => return Err(error),
+    };
+    typescript::check(&kit)?;
     Ok(Ending::Passed)
 }
 

@@ -17,6 +17,7 @@ mod servers;
 mod suite;
 mod tidy;
 mod tools;
+mod typescript;
 
 use std::env;
 use std::ffi::OsString;
@@ -51,7 +52,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[-- NEXTEST ARGS]",
-        about: "every test, on private PostgreSQL and Redis servers; with arguments, without doctests",
+        about: "every test, on private PostgreSQL and Redis servers; with arguments, without doctests and TypeScript",
         run: suite::command,
     },
     Command {

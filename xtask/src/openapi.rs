@@ -44,7 +44,7 @@ pub(crate) fn check(schemathesis: &Path) -> Result {
 }
 
 /// The same artifacts that the tests have, so that the gate builds nothing twice.
-fn build() -> Result {
+pub(crate) fn build() -> Result {
     let mut cargo = cargo();
     cargo.args([
         "build",

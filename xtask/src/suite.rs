@@ -1,17 +1,18 @@
-//! Every test of the workspace, on private servers.
+//! Every test of the workspace, on private servers, and those of the clients in other languages.
 
 use std::ffi::OsString;
 
 use crate::servers::Servers;
-use crate::{Failure, Result, forwarded, process};
+use crate::{Failure, Result, forwarded, process, typescript};
 
 pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
     let arguments = forwarded(arguments);
     let servers = Servers::start()?;
     tests(&servers, arguments)?;
-    // Whoever names tests waits for those; doctests take longer to build than most tests to run.
+    // Whoever names tests waits for those; doctests take longer to build than most tests to run, and so does a browser.
     if arguments.is_empty() {
         doctests(&servers)?;
+        typescript::test()?;
     }
     Ok(())
 }

@@ -15,15 +15,15 @@ const NAMES_WITHOUT_MEANING: &[&str] = &[
 
 const NAME_FIX: &str = "name it after what it does";
 
-/// No `mod.rs`, and no file or folder of Rust whose name says nothing.
+/// No `mod.rs`, and no file or folder of code whose name says nothing.
 pub(super) fn files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in tree.rust() {
+    for file in tree.code() {
         if file.name() == "mod.rs" {
             let fix = "name the file after its module, beside the module's folder";
             findings.push(Finding::new(&file.path, 1, "a mod.rs", fix));
         }
-        let stem = file.name().trim_end_matches(".rs");
+        let stem = file.name().split('.').next().unwrap_or_default();
         for part in file.folders().chain([stem]) {
             if NAMES_WITHOUT_MEANING.contains(&part) {
                 let what = format!("`{part}` says nothing as a name");
@@ -54,8 +54,8 @@ pub(super) fn modules(tree: &Tree) -> Vec<Finding> {
 
 pub(super) fn sizes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in tree.rust() {
-        let max = if file.folders().any(|folder| folder == "tests") {
+    for file in tree.code() {
+        let max = if file.folders().any(|folder| ["test", "tests"].contains(&folder)) {
             TEST_LINES_MAX
         } else {
             LINES_MAX
@@ -85,6 +85,7 @@ mod tests {
             ("crates/a/src/store/mod.rs", ""),
             ("crates/a/tests/common/database.rs", ""),
             ("crates/a/src/utils.rs", ""),
+            ("clients/a/src/utils.ts", ""),
         ];
         let found = places(files, &bad);
         assert_eq!(found, bad.map(|(path, _)| format!("{path}:1")));
@@ -105,11 +106,18 @@ mod tests {
     }
 
     #[test]
-    fn only_rust_files_over_the_limit_are_found() {
+    fn only_code_over_the_limit_is_found() {
         let longest = "\n".repeat(LINES_MAX);
         let longer = "\n".repeat(LINES_MAX + 1);
         assert!(places(sizes, &[("a.rs", &longest), ("a.md", &longer)]).is_empty());
-        assert_eq!(places(sizes, &[("a.rs", &longer)]), ["a.rs:401"]);
-        assert!(places(sizes, &[("crates/a/tests/it/a.rs", &longer)]).is_empty());
+        assert_eq!(
+            places(sizes, &[("a.rs", &longer), ("b.ts", &longer)]),
+            ["a.rs:401", "b.ts:401"]
+        );
+        let tests = [
+            ("crates/a/tests/it/a.rs", &*longer),
+            ("clients/a/test/a.test.ts", &longer),
+        ];
+        assert!(places(sizes, &tests).is_empty());
     }
 }

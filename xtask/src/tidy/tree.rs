@@ -63,6 +63,13 @@ impl Tree {
         self.files.iter().filter(|file| file.extension() == "rs")
     }
 
+    /// What is written as a program: names and sizes count in every language.
+    pub(super) fn code(&self) -> impl Iterator<Item = &File> {
+        self.files
+            .iter()
+            .filter(|file| ["rs", "ts"].contains(&file.extension()))
+    }
+
     /// The files whose text is ours to shape: test vectors and vendored assets keep their bytes.
     pub(super) fn written_here(&self) -> impl Iterator<Item = &File> {
         self.files
@@ -106,7 +113,7 @@ fn walk(root: &Path) -> Result<Vec<String>> {
                 continue;
             };
             if entry.path().is_dir() {
-                if ![".git", "target", "node_modules"].contains(&name.as_str()) {
+                if ![".git", "target", "node_modules", "dist"].contains(&name.as_str()) {
                     folders.push(format!("{folder}{name}/"));
                 }
             } else {
