@@ -49,6 +49,8 @@ export interface World extends Wire {
 export interface CallOptions {
   readonly policy: Policy;
   readonly signal: AbortSignal | undefined;
+  /** When the caller began to wait. */
+  readonly began: number;
   /** An earlier attempt with this key may have happened. */
   readonly doubt: boolean;
   /** How long the key is thought to stand, in milliseconds. */
@@ -98,7 +100,7 @@ class Call {
       keyStands: options.keyStands,
     });
     this.#signal = options.signal ?? new AbortController().signal;
-    this.#began = world.now();
+    this.#began = options.began;
   }
 
   async run(): Promise<CallResult> {

@@ -82,7 +82,9 @@ export class Client extends Sender<ClientSendOptions> {
       wall: this.#world.wall,
       keyStands: options.keyStands ?? KEY_STANDS_MS,
       onStorageError: options.onStorageError,
+      now: this.#world.now,
       carry: (request, key, sending, known) => this.#carry(request, key, sending, known),
+      inTime: (work, sending, began) => this.#inTime(work, sending, began),
     });
   }
 
@@ -94,12 +96,13 @@ export class Client extends Sender<ClientSendOptions> {
 
   override async send(method: string, url: string | URL, options: ClientSendOptions = {}): Promise<Outcome> {
     if (options.operation !== undefined) return this.operation(options.operation).send(method, url, options);
+    const began = this.#world.now();
     const request = await fix(method, url, this.#complete(options));
     if (request.key !== undefined && !(await this.#isFor(request.key, request))) {
       return outcomeOf({ ending: "not_applied", stop: "key_reused", key: request.key, attempts: [] }, undefined);
     }
     const key = request.key ?? (isSafe(request.method) ? undefined : uuid());
-    return this.#finish(request, key, options, { doubt: false, keyStands: undefined });
+    return this.#finish(request, key, options, { began, doubt: false, keyStands: undefined });
   }
 
   async #finish(
@@ -114,7 +117,7 @@ export class Client extends Sender<ClientSendOptions> {
     const again = ({ signal, total }: ResolveOptions): Promise<Outcome> => {
       const keyStands = result.keyLeft - (now() - ended);
       const anew: SendOptions = { ...options, signal, total: total ?? options.total };
-      return this.#finish(request, key, anew, { doubt: true, keyStands });
+      return this.#finish(request, key, anew, { began: now(), doubt: true, keyStands });
     };
     return outcomeOf(result, result.repeatable ? again : undefined);
   }
@@ -123,10 +126,31 @@ export class Client extends Sender<ClientSendOptions> {
     request: FixedRequest,
     key: string | undefined,
     options: SendOptions,
-    { doubt, keyStands }: KnownKey,
+    known: KnownKey,
   ): Promise<CallResult> {
-    const policy = policyOf(options.class ?? this.#options.class, options.total ?? this.#options.total);
-    return carry(this.#world, request, key, { policy, signal: options.signal, doubt, keyStands });
+    return carry(this.#world, request, key, { ...known, policy: this.#policy(options), signal: options.signal });
+  }
+
+  #policy(options: SendOptions): Policy {
+    const named = options.class ?? this.#options.class ?? "user-facing";
+    const policy = typeof named === "string" ? CLASSES[named] : named;
+    const total = options.total ?? this.#options.total;
+    return total === undefined ? policy : { ...policy, total };
+  }
+
+  /** Rejects if the work is not done before the call's time is over. */
+  async #inTime<T>(work: Promise<T>, options: SendOptions, began: number): Promise<T> {
+    const { now, sleep } = this.#world;
+    const ready = new AbortController();
+    const left = this.#policy(options).total - (now() - began);
+    const over = sleep(Math.max(0, left), ready.signal).then(() => {
+      throw new DOMException("the time for the call is over", "TimeoutError");
+    });
+    try {
+      return await Promise.race([work, over]);
+    } finally {
+      ready.abort();
+    }
   }
 
   /** The options of one request over those of the client. */
@@ -148,11 +172,6 @@ export class Client extends Sender<ClientSendOptions> {
     this.#digests.set(key, digest);
     return true;
   }
-}
-
-function policyOf(named: ClassName | Policy = "user-facing", total: number | undefined): Policy {
-  const policy = typeof named === "string" ? CLASSES[named] : named;
-  return total === undefined ? policy : { ...policy, total };
 }
 
 function world(options: ClientOptions): World {

@@ -25,6 +25,9 @@ export interface OperationOptions {
   readonly remember?: boolean;
 }
 
+/** How long a store may take to note an outcome before its caller is told without it. */
+const SETTLE_MS = 2000;
+
 /** What operations need from their client. */
 export interface Carrier {
   readonly store: OperationStore;
@@ -32,12 +35,17 @@ export interface Carrier {
   readonly wall: () => number;
   /** How long a key stands if the server does not say, in milliseconds. */
   readonly keyStands: number;
+  readonly now: () => number;
   readonly onStorageError: ((error: unknown) => void) | undefined;
   carry(request: FixedRequest, key: string, options: SendOptions, known: KnownKey): Promise<CallResult>;
+  /** Rejects if the work is not done before the call's time is over. */
+  inTime<T>(work: Promise<T>, options: SendOptions, began: number): Promise<T>;
 }
 
 /** What is known of a key before it is sent. */
 export interface KnownKey {
+  /** When the caller began to wait, on the monotonic clock. */
+  readonly began: number;
   readonly doubt: boolean;
   readonly keyStands: number | undefined;
 }
@@ -57,6 +65,7 @@ export interface Sending {
   readonly digest: string;
   readonly options: SendOptions;
   readonly remember: boolean;
+  readonly began: number;
   /** Called before anybody else can begin the operation again. */
   readonly onApplied: (outcome: Outcome) => void;
 }
@@ -74,6 +83,10 @@ export class Operations {
 
   constructor(carrier: Carrier) {
     this.#carrier = carrier;
+  }
+
+  now(): number {
+    return this.#carrier.now();
   }
 
   /** Joins the send that is under way, or starts one. */
@@ -97,7 +110,7 @@ export class Operations {
     for (let running = this.#running.get(name); running !== undefined; running = this.#running.get(name)) {
       const own = await sending;
       const other = await running.sending.catch(() => undefined);
-      if (other !== undefined) return own.digest === other.digest ? running.outcome : refusal(undefined, "key_reused");
+      if (other !== undefined) return own.digest === other.digest ? running.outcome : refusal(undefined);
       // A mistake of its caller, from which nothing came.
       await running.outcome.catch(() => {});
     }
@@ -116,27 +129,39 @@ export class Operations {
       const key = request.key ?? uuid();
       const expiresAt = wall() + keyStands;
       try {
-        const record = await store.claim(name, { key, digest, expiresAt, joined: false, applied: false }, wall());
+        const fresh = { key, digest, expiresAt, joined: false, applied: false };
+        const record = await this.#carrier.inTime(store.claim(name, fresh, wall()), sending.options, sending.began);
         doubt = record.joined;
         held = { key: record.key, digest: record.digest, expiresAt: record.expiresAt, applied: record.applied };
       } catch (error) {
-        // Nothing is sent under a key that a reload would not find again.
-        return refusal(undefined, "storage", error);
+        return this.#unclaimed(sending, error);
       }
     }
     const otherKey = request.key !== undefined && request.key !== held.key;
-    if (held.digest !== digest || otherKey) return refusal(held.key, "key_reused");
+    if (held.digest !== digest || otherKey) return refusal(held.key);
     this.#held.set(name, held);
     return this.#carry(sending, held, doubt);
   }
 
+  /** Nothing is sent under a key that a reload would not find again. What an earlier page sent could not be asked. */
+  #unclaimed(sending: Sending, error: unknown): Outcome {
+    return outcomeOf({ ending: "unknown", stop: "storage", key: undefined, attempts: [], error }, (options) =>
+      this.send(sending.name, Promise.resolve(this.#again(sending, options))),
+    );
+  }
+
+  #again(sending: Sending, { signal, total }: ResolveOptions): Sending {
+    const options = { ...sending.options, signal, total: total ?? sending.options.total };
+    return { ...sending, options, began: this.#carrier.now() };
+  }
+
   async #carry(sending: Sending, held: Held, doubt: boolean): Promise<Outcome> {
-    const { request, options } = sending;
+    const { request, options, began } = sending;
     const keyStands = held.expiresAt === null ? undefined : held.expiresAt - this.#carrier.wall();
-    const result = await this.#carrier.carry(request, held.key, options, { doubt, keyStands });
+    const result = await this.#carrier.carry(request, held.key, options, { began, doubt, keyStands });
     const ending = await this.#settle(sending, held, result);
-    const again = ({ signal, total }: ResolveOptions): Promise<Outcome> => {
-      const anew: Sending = { ...sending, options: { ...options, signal, total: total ?? options.total } };
+    const again = (more: ResolveOptions): Promise<Outcome> => {
+      const anew = this.#again(sending, more);
       return this.#join(sending.name, Promise.resolve(anew), () => this.#carry(anew, held, true));
     };
     const outcome = outcomeOf({ ...result, ending }, result.repeatable ? again : undefined);
@@ -145,19 +170,22 @@ export class Operations {
   }
 
   /** Notes what is known. What the store then fails to do leaves a key that is sent again, and does no harm. */
-  async #settle({ name, remember }: Sending, held: Held, result: CallResult): Promise<Finished["ending"]> {
+  async #settle({ name, remember, options }: Sending, held: Held, result: CallResult): Promise<Finished["ending"]> {
     const { store, wall, onStorageError } = this.#carrier;
     const { ending, keyLeft, answer } = result;
     held.expiresAt = Number.isFinite(keyLeft) ? wall() + keyLeft : null;
     held.applied = ending === "applied";
+    // What is known is not kept from the caller by a store that hangs.
+    const inTime = <T>(work: Promise<T>): Promise<T> =>
+      this.#carrier.inTime(work, { ...options, total: SETTLE_MS }, this.#carrier.now());
     try {
       if (ending === "unknown" || (held.applied && remember)) {
-        await store.note(name, held.key, held);
+        await inTime(store.note(name, held.key, held));
         return ending;
       }
       // Nothing came of our attempts, but another tab may have sent the key too.
       const certain = held.applied || (answer !== undefined && speaksForTheKey(answer.heard));
-      const gone = await store.remove(name, held.key, !certain);
+      const gone = await inTime(store.remove(name, held.key, !certain));
       if (gone) this.#held.delete(name);
       return gone ? ending : "unknown";
     } catch (error) {
@@ -188,10 +216,10 @@ export class Operation extends Sender {
   }
 
   override async send(method: string, url: string | URL, options: SendOptions = {}): Promise<Outcome> {
-    const sending = this.#prepare(method, url, options);
+    const sending = this.#prepare(method, url, options, this.#operations.now());
     if (this.#applied === undefined) return this.#operations.send(this.name, sending);
     const { digest, outcome } = this.#applied;
-    return (await sending).digest === digest ? outcome : refusal(outcome.key, "key_reused");
+    return (await sending).digest === digest ? outcome : refusal(outcome.key);
   }
 
   /** Forgets an operation whose outcome the caller found out by other means. The next send is a new operation. */
@@ -200,16 +228,16 @@ export class Operation extends Sender {
     this.#applied = undefined;
   }
 
-  async #prepare(method: string, url: string | URL, options: SendOptions): Promise<Sending> {
+  async #prepare(method: string, url: string | URL, options: SendOptions, began: number): Promise<Sending> {
     const request = await fix(method, url, this.#complete(options));
     const digest = await request.digest();
     const onApplied = (outcome: Outcome): void => {
       this.#applied = { digest, outcome };
     };
-    return { name: this.name, request, digest, options, remember: this.#remember, onApplied };
+    return { name: this.name, request, digest, options, remember: this.#remember, began, onApplied };
   }
 }
 
-function refusal(key: string | undefined, stop: "key_reused" | "storage", error?: unknown): Outcome {
-  return outcomeOf({ ending: "not_applied", stop, key, attempts: [], error }, undefined);
+function refusal(key: string | undefined): Outcome {
+  return outcomeOf({ ending: "not_applied", stop: "key_reused", key, attempts: [] }, undefined);
 }

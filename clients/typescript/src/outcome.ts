@@ -7,7 +7,8 @@ import type { Fate } from "./taxonomy.js";
 
 /**
  * Why there was no further attempt. Beside what the engine decides: the caller aborted it, the browser hid a redirect, the
- * key belongs to a request with other bytes, or the store of keys failed before anything was sent.
+ * key belongs to a request with other bytes, or the store of keys failed before anything was sent: then it is unknown too,
+ * because it could not be asked what was sent before.
  */
 export type Stop = CourseStop | "aborted" | "redirect" | "key_reused" | "storage";
 

@@ -101,10 +101,11 @@ test("a reload sends the same key, and remembers that there is a doubt", async (
     const before = pages.open(["hang"]);
     void before.client.operation("a").post(URL_, { json: 1 });
     while (before.sent.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    const after = pages.open([reply(401), reply(201)]);
+    // With more time, because the page that was left waits on, and time passes with it.
+    const after = pages.open([reply(401), reply(201)], { total: 10_000 });
     // A 401 says nothing about what the page before it sent.
     assert.equal(brief(await after.client.operation("a").post(URL_, { json: 1 })), "unknown final 1");
-    const last = pages.open([reply(201)]);
+    const last = pages.open([reply(201)], { total: 10_000 });
     assert.equal(brief(await last.client.operation("a").post(URL_, { json: 1 })), "applied done 1");
     assert.equal(keys(before.sent, after.sent, last.sent).size, 1);
   }
@@ -116,6 +117,13 @@ test("an abort before the first byte after a reload leaves the doubt as it was",
   const { client, sent } = pages.open([reply(200)]);
   const outcome = await client.operation("a").post(URL_, { signal: AbortSignal.abort() });
   assert.equal(brief(outcome), "unknown aborted 0");
+  assert.equal(sent.length, 0);
+});
+
+test("an abort before the first byte of a new operation is not applied", async () => {
+  const { client, sent } = new Pages().open([reply(200)]);
+  const outcome = await client.operation("a").post(URL_, { signal: AbortSignal.abort() });
+  assert.equal(brief(outcome), "not_applied aborted 0");
   assert.equal(sent.length, 0);
 });
 
@@ -241,7 +249,7 @@ test("a store that fails lets nothing out, and one that fails afterwards changes
   }
   const shut = new Pages(new Failing(0)).open([reply(200)]);
   const refusal = await shut.client.operation("a").post(URL_);
-  assert.equal(brief(refusal), "not_applied storage 0");
+  assert.equal(brief(refusal), "unknown storage 0", "an earlier page may have sent it");
   assert.match(String(refusal.error), /quota/);
   assert.equal(shut.sent.length, 0);
   const errors: unknown[] = [];
@@ -250,11 +258,28 @@ test("a store that fails lets nothing out, and one that fails afterwards changes
   assert.equal(errors.length, 1);
 });
 
+test("a store that hangs is under the deadline, and lets nothing out", async () => {
+  class Hanging extends MemoryStore {
+    hangs = true;
+    protected override change(name: string, decide: (found: OperationRecord | undefined) => Change) {
+      return this.hangs ? new Promise<undefined>(() => {}) : super.change(name, decide);
+    }
+  }
+  const store = new Hanging();
+  const { client, sent } = new Pages(store).open([reply(200)]);
+  const stuck = await client.operation("a").post(URL_);
+  assert.equal(brief(stuck), "unknown storage 0");
+  assert.equal(sent.length, 0);
+  store.hangs = false;
+  assert.ok(stuck.kind === "unknown");
+  assert.equal(brief(await stuck.resolve()), "applied done 1");
+});
+
 test("a damaged record is not written over", async () => {
   const shared = storage();
   shared.items.set("exactly:a", '{"key":1}');
   const { client, sent } = new Pages(new LocalStore({ storage: shared, locks: undefined })).open([reply(200)]);
-  assert.equal(brief(await client.operation("a").post(URL_)), "not_applied storage 0");
+  assert.equal(brief(await client.operation("a").post(URL_)), "unknown storage 0");
   assert.equal(sent.length, 0);
 });
 
