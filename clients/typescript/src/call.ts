@@ -110,7 +110,7 @@ class Call {
     }
     const budget = world.budgets?.of(request.url.origin, options.policy.class, world.now());
     budget?.call(world.now());
-    for (let waited = 0; ; ) {
+    for (let waited = 0; ;) {
       const obstacle = this.#obstacle();
       if (obstacle !== undefined) return this.#finish(obstacle);
       const result = await this.#attempt(waited);

@@ -122,12 +122,7 @@ export class Client extends Sender<ClientSendOptions> {
     return outcomeOf(result, result.repeatable ? again : undefined);
   }
 
-  #carry(
-    request: FixedRequest,
-    key: string | undefined,
-    options: SendOptions,
-    known: KnownKey,
-  ): Promise<CallResult> {
+  #carry(request: FixedRequest, key: string | undefined, options: SendOptions, known: KnownKey): Promise<CallResult> {
     return carry(this.#world, request, key, { ...known, policy: this.#policy(options), signal: options.signal });
   }
 

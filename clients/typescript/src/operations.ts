@@ -102,11 +102,7 @@ export class Operations {
   }
 
   /** Without an await before the first send is noted: a click counts from when it is made. */
-  async #join(
-    name: string,
-    sending: Promise<Sending>,
-    start: (ready: Sending) => Promise<Outcome>,
-  ): Promise<Outcome> {
+  async #join(name: string, sending: Promise<Sending>, start: (ready: Sending) => Promise<Outcome>): Promise<Outcome> {
     for (let running = this.#running.get(name); running !== undefined; running = this.#running.get(name)) {
       const own = await sending;
       const other = await running.sending.catch(() => undefined);

@@ -45,7 +45,12 @@ interface DecisionRow {
 function endedAs(row: DecisionRow): Ended {
   if (row.phase === "not_sent" || row.phase === "sent") return { phase: row.phase };
   const { code, word, key } = row;
-  const heard: Heard = { status: Number(row.status), code: code ?? undefined, retryable: word ?? undefined, key: key ?? undefined };
+  const heard: Heard = {
+    status: Number(row.status),
+    code: code ?? undefined,
+    retryable: word ?? undefined,
+    key: key ?? undefined,
+  };
   return { phase: row.phase === "answered" ? "answered" : "sent", heard };
 }
 
@@ -78,7 +83,11 @@ test("both engines keep to the same limits", () => {
   for (const row of rows<LimitRow>("limits", 500)) {
     const course = new Course(CLASSES[row.class], true);
     for (let used = 0; used < row.retries_used; used += 1) course.after({ phase: "not_sent" }, 0, 0, yes);
-    const heard: Heard = { status: 503, retryAfter: row.retry_after ?? undefined, expires: row.expires_in ?? undefined };
+    const heard: Heard = {
+      status: 503,
+      retryAfter: row.retry_after ?? undefined,
+      expires: row.expires_in ?? undefined,
+    };
     const decision = course.after({ phase: "answered", heard }, row.elapsed, 0, () => row.budget);
     const where = JSON.stringify(row);
     assert.equal(decision.kind === "wait" ? "wait" : decision.stop, row.decision, where);

@@ -62,7 +62,14 @@ test("every kind of body is encoded once, also a form with its boundary", async 
   const form = new FormData();
   form.set("a", "1");
   form.set("file", new File(["bytes"], "f.txt", { type: "text/plain" }));
-  const bodies = ["text", new Uint8Array([1, 2]), new Uint8Array([3]).buffer, new Blob(["b"]), new URLSearchParams({ q: "1" }), form];
+  const bodies = [
+    "text",
+    new Uint8Array([1, 2]),
+    new Uint8Array([3]).buffer,
+    new Blob(["b"]),
+    new URLSearchParams({ q: "1" }),
+    form,
+  ];
   for (const body of bodies) {
     const { outcome, sent } = await post([cut(), cut(), reply(200)], {}, { json: undefined, body });
     assert.equal(brief(outcome), "applied done 3");
@@ -84,7 +91,10 @@ test("a stream is sent once and says so", async () => {
 
 test("waits follow the schedule, and Retry-After is never cut short", async () => {
   const { outcome } = await post([reply(503), reply(503, { "retry-after": "5" }), reply(429), reply(200)]);
-  assert.deepEqual(outcome.attempts.map((attempt) => attempt.waited), [0, 100, 5000, 400]);
+  assert.deepEqual(
+    outcome.attempts.map((attempt) => attempt.waited),
+    [0, 100, 5000, 400],
+  );
   assert.equal(outcome.kind, "applied");
 });
 
@@ -111,7 +121,8 @@ test("at the deadline the attempt in flight is aborted, also if fetch does not l
 });
 
 test("an answer whose body never ends is under the same deadline", async () => {
-  const dripping = (): Response => new Response(new ReadableStream({ pull: () => new Promise(() => {}) }), { status: 200 });
+  const dripping = (): Response =>
+    new Response(new ReadableStream({ pull: () => new Promise(() => {}) }), { status: 200 });
   const { outcome, time } = await post([dripping], { total: 2000 });
   assert.equal(brief(outcome), "unknown deadline 1");
   assert.equal(time.now(), 2000);
@@ -130,7 +141,12 @@ test("the time left goes with every attempt, and shrinks", async () => {
 });
 
 test("retries end after those of the class", async () => {
-  for (const [name, attempts] of [["user-facing", 4], ["background", 6], ["webhook", 10], ["scheduled", 4]] as const) {
+  for (const [name, attempts] of [
+    ["user-facing", 4],
+    ["background", 6],
+    ["webhook", 10],
+    ["scheduled", 4],
+  ] as const) {
     const { outcome, time } = await post([reply(503)], { class: name, budget: false });
     assert.equal(brief(outcome), `not_applied attempts ${attempts}`);
     assert.ok(time.now() <= 24 * 3600 * 1000);
@@ -266,7 +282,11 @@ test("redirects keep the key at home and lose every secret elsewhere", async () 
   const headers = { authorization: "secret", "x-api-key": "secret", "x-other": "kept" };
   const moved = (location: string, status = 307): Response => reply(status, { location });
   const home = await post([moved("/v2"), reply(200)], { sensitive: ["X-Api-Key"] }, { headers });
-  assert.deepEqual(home.sent.map((one) => [one.url, one.method, one.body]).at(1), ["http://service.test/v2", "POST", '{"amount":1}']);
+  assert.deepEqual(home.sent.map((one) => [one.url, one.method, one.body]).at(1), [
+    "http://service.test/v2",
+    "POST",
+    '{"amount":1}',
+  ]);
   assert.equal(home.sent[1]?.headers.get("idempotency-key"), home.outcome.key);
   assert.equal(home.sent[1]?.headers.get("authorization"), "secret");
   assert.equal(home.sent[0]?.redirect, "manual");
@@ -319,9 +339,15 @@ test("exceptions are there for those who like them", async () => {
   const applied = (await post([reply(200)])).outcome;
   assert.equal(applied.orThrow(), applied);
   const refusedCall = (await post([problem(422, "VALIDATION.amount")])).outcome;
-  assert.throws(() => refusedCall.orThrow(), (error) => error instanceof NotAppliedError && /fix the input/.test(error.message));
+  assert.throws(
+    () => refusedCall.orThrow(),
+    (error) => error instanceof NotAppliedError && /fix the input/.test(error.message),
+  );
   const lost = (await post([cut()])).outcome;
-  assert.throws(() => lost.orThrow(), (error) => error instanceof UnknownOutcomeError && error.outcome === lost);
+  assert.throws(
+    () => lost.orThrow(),
+    (error) => error instanceof UnknownOutcomeError && error.outcome === lost,
+  );
 });
 
 test("mistakes of the caller are rejected and send nothing", async () => {
@@ -346,7 +372,11 @@ test("watchers see every attempt and never a key, and cannot break anything", as
     events.push(event);
     throw new Error("a watcher fails");
   };
-  const { outcome } = await post([cut(), problem(503, "TRANSIENT.x"), reply(200)], { onAttempt }, { key: "secret-key" });
+  const { outcome } = await post(
+    [cut(), problem(503, "TRANSIENT.x"), reply(200)],
+    { onAttempt },
+    { key: "secret-key" },
+  );
   assert.equal(outcome.kind, "applied");
   assert.ok(!JSON.stringify(events).includes("secret-key"));
   // The same digits that the gateway shows: echo -n secret-key | sha256sum

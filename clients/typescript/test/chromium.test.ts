@@ -172,8 +172,12 @@ function order(name: string): string {
   return `${name}-${number}`;
 }
 
+/** Waits for what the page sets off, and not for ever. */
 async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
+  for (let tries = 0; !condition(); tries += 1) {
+    assert.ok(tries < 6000, "the service was not asked within half a minute");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
 }
 
 test("a page sees what the gateway says, on its own origin and over CORS", async () => {
@@ -222,7 +226,10 @@ for (const store of STORES) {
           const { clicks } = globalThis as unknown as { clicks: Promise<Outcome>[] };
           return (await Promise.all(clicks)).map((outcome) => exactly.told(outcome));
         });
-        assert.deepEqual(all.map((told) => told.kind), ["applied", "applied"]);
+        assert.deepEqual(
+          all.map((told) => told.kind),
+          ["applied", "applied"],
+        );
         assert.equal(service.paid(payment.order), 1);
         assert.equal(service.keys.get(payment.order)?.size, 1);
       });
@@ -233,17 +240,19 @@ for (const store of STORES) {
         for (const [where, url] of origins()) {
           const payment = { order: order("reload"), slow: 300 };
           const operation = `pay-${payment.order}`;
-          await page.evaluate(
-            ([at, what, name]) => void exactly.post(at, what, { operation: name }),
-            [url, payment, operation] as const,
-          );
+          await page.evaluate(([at, what, name]) => void exactly.post(at, what, { operation: name }), [
+            url,
+            payment,
+            operation,
+          ] as const);
           await until(() => service.paid(payment.order) === 1);
           await page.reload();
           await page.waitForFunction(() => globalThis.exactly !== undefined);
-          const told = await page.evaluate(
-            ([at, what, name]) => exactly.post(at, what, { operation: name }),
-            [url, payment, operation] as const,
-          );
+          const told = await page.evaluate(([at, what, name]) => exactly.post(at, what, { operation: name }), [
+            url,
+            payment,
+            operation,
+          ] as const);
           assert.equal(told.kind, "applied", where);
           assert.deepEqual(JSON.parse(told.body ?? ""), { order: payment.order, paid: 1 });
           assert.deepEqual(service.keys.get(payment.order), new Set([told.key]));
@@ -269,7 +278,10 @@ for (const store of STORES) {
               ),
             ),
           );
-          assert.deepEqual(all.map((told) => told.kind), ["applied", "applied", "applied"]);
+          assert.deepEqual(
+            all.map((told) => told.kind),
+            ["applied", "applied", "applied"],
+          );
           assert.equal(new Set(all.map((told) => told.key)).size, 1);
           assert.equal(service.paid(payment.order), 1);
         }
@@ -281,17 +293,20 @@ for (const store of STORES) {
         const url = `${shop.url}/payments`;
         const payment = { order: order("settled") };
         line.fault = () => ({ answer: 0 });
-        const lost = await page.evaluate(
-          ([at, what]) => exactly.post(at, what, { operation: "pay", total: 500 }),
-          [url, payment] as const,
-        );
+        const lost = await page.evaluate(([at, what]) => exactly.post(at, what, { operation: "pay", total: 500 }), [
+          url,
+          payment,
+        ] as const);
         assert.equal(lost.kind, "unknown");
         await page.reload();
         await page.waitForFunction(() => globalThis.exactly !== undefined);
         const other = await page.evaluate((at) => exactly.post(at, { order: "another" }, { operation: "pay" }), url);
         assert.equal(`${other.kind} ${other.stop}`, "not_applied key_reused");
         line.fault = () => undefined;
-        const again = await page.evaluate(([at, what]) => exactly.post(at, what, { operation: "pay" }), [url, payment] as const);
+        const again = await page.evaluate(([at, what]) => exactly.post(at, what, { operation: "pay" }), [
+          url,
+          payment,
+        ] as const);
         assert.equal(`${again.kind} ${again.key === lost.key}`, "applied true");
         const next = await page.evaluate((at) => exactly.post(at, { order: "another" }, { operation: "pay" }), url);
         assert.equal(next.kind, "applied");

@@ -56,7 +56,11 @@ function rows(): Row[] {
       for (const retryable of [undefined, true, false])
         for (const key of WORDS) {
           const code = text === "-" ? undefined : text;
-          const byStatus = HAPPENED.includes(status) ? "happened" : DID_NOT.includes(status) ? "did_not_happen" : "unknown";
+          const byStatus = HAPPENED.includes(status)
+            ? "happened"
+            : DID_NOT.includes(status)
+              ? "did_not_happen"
+              : "unknown";
           const byWord = key === "unknown" ? "unknown" : key === "freed" ? "did_not_happen" : byStatus;
           const known = told === "-" ? byWord : (told as Fate);
           const repeat = retryable ?? (repeated === "-" ? REPEATED.includes(status) : repeated === "y");
@@ -81,7 +85,8 @@ test("the fate of every answer and whether it is repeated are as the table has i
     for (const repeatable of [true, false])
       for (const doubt of [true, false]) {
         const course = new Course(ENOUGH, repeatable, { doubt });
-        const expected = row.fate === "happened" ? "done" : !repeatable ? "unrepeatable" : row.repeat ? "wait" : "final";
+        const expected =
+          row.fate === "happened" ? "done" : !repeatable ? "unrepeatable" : row.repeat ? "wait" : "final";
         assert.equal(stopOf(course.after(ended, 0, 0, yes)), expected, where);
         const kept = row.heard.key === "stored" || row.heard.key === "replayed";
         const refused = doubt && !kept ? "unknown" : "not_applied";
@@ -119,7 +124,11 @@ test("an answer that was cut off is asked for again, and is believed only if its
 
 test("a proof that it happened outlives every later attempt", () => {
   const proof: Ended = { phase: "sent", heard: { status: 201, key: "stored" } };
-  for (const later of [{ phase: "not_sent" }, { phase: "sent" }, { phase: "answered", heard: { status: 401 } }] as const) {
+  for (const later of [
+    { phase: "not_sent" },
+    { phase: "sent" },
+    { phase: "answered", heard: { status: 401 } },
+  ] as const) {
     const course = new Course(ENOUGH, true);
     course.after(proof, 0, 0, yes);
     course.after(later, 1, 0, yes);
@@ -164,7 +173,8 @@ test("limits count in their order, for every class, phase and time left", () => 
               const where = JSON.stringify([policy.class, ended, left, stands, used, granted]);
               if (used === policy.retries) assert.equal(stopOf(decision), "attempts", where);
               else if (wait >= stands) assert.equal(stopOf(decision), "expired", where);
-              else if (wait > left) assert.deepEqual(decision, { kind: "stop", stop: "deadline", readyIn: wait }, where);
+              else if (wait > left)
+                assert.deepEqual(decision, { kind: "stop", stop: "deadline", readyIn: wait }, where);
               else if (!granted) assert.equal(stopOf(decision), "budget", where);
               else assert.deepEqual(decision, { kind: "wait", wait }, where);
             }

@@ -40,7 +40,10 @@ function pay(payment: Payment, options = {}, sending = {}): Promise<Outcome> {
 test("a busy service is asked again with the same key, and pays once", async () => {
   const outcome = await pay({ order: "busy", busy: 3 });
   assert.equal(outcome.kind, "applied");
-  assert.deepEqual(outcome.attempts.map((attempt) => attempt.status), [503, 503, 503, 201]);
+  assert.deepEqual(
+    outcome.attempts.map((attempt) => attempt.status),
+    [503, 503, 503, 201],
+  );
   assert.equal(service.paid("busy"), 1);
   assert.deepEqual(service.keys.get("busy"), new Set([outcome.key]));
 });
@@ -112,7 +115,10 @@ test("over a line on which most connections break, no outcome is wrong and every
   const orders = Array.from({ length: 150 }, (_, index) => `storm-${index}`);
   const outcomes = await Promise.all(
     orders.map((order, index) =>
-      pay({ order, busy: index % 3, slow: index % 7 }, { class: impatient, onAttempt: (event: AttemptEvent) => events.push(event) }),
+      pay(
+        { order, busy: index % 3, slow: index % 7 },
+        { class: impatient, onAttempt: (event: AttemptEvent) => events.push(event) },
+      ),
     ),
   );
   outcomes.forEach((outcome, index) => {

@@ -209,13 +209,26 @@ test("a doubt outlives its key: it is held until somebody says what came of it",
 });
 
 test("the server's word on when the key expires replaces the assumption, both ways", async () => {
-  for (const [stands, expected] of [[2 * DAY, "applied done 1"], [DAY / 2, "unknown expired 0"], ["never", "applied done 1"]] as const) {
+  for (const [stands, expected] of [
+    [2 * DAY, "applied done 1"],
+    [DAY / 2, "unknown expired 0"],
+    ["never", "applied done 1"],
+  ] as const) {
     const pages = new Pages();
     const date = stands === "never" ? "never" : new Date(stands).toUTCString();
     const doubt = (): Response => reply(500, { "idempotency-expires": date, "idempotency-retryable": "false" });
     assert.equal((await pages.open([doubt]).client.operation("a").post(URL_)).kind, "unknown");
     pages.time.pass(DAY + 1);
-    assert.equal(brief(await pages.open([reply(200)]).client.operation("a").post(URL_)), expected, String(stands));
+    assert.equal(
+      brief(
+        await pages
+          .open([reply(200)])
+          .client.operation("a")
+          .post(URL_),
+      ),
+      expected,
+      String(stands),
+    );
   }
 });
 
@@ -301,7 +314,10 @@ function webLocks(): LockManager & { readonly held: Set<string> } {
       return step().finally(() => held.delete(name));
     };
     const turn = (turns.get(name) ?? Promise.resolve()).then(run);
-    turns.set(name, turn.catch(() => {}));
+    turns.set(
+      name,
+      turn.catch(() => {}),
+    );
     return turn;
   };
   const query = (): Promise<LockManagerSnapshot> =>

@@ -98,7 +98,11 @@ export class Gateway {
   readonly #process: ChildProcess;
   readonly #folder: string;
 
-  private constructor(process: ChildProcess, folder: string, readonly url: string) {
+  private constructor(
+    process: ChildProcess,
+    folder: string,
+    readonly url: string,
+  ) {
     this.#process = process;
     this.#folder = folder;
   }
@@ -178,7 +182,8 @@ export class BadLine {
   async hangUp(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     // A few turns more, for the other side to notice.
-    for (let turns = 0; this.#sockets.size > 0 || turns < 3; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+    for (let turns = 0; this.#sockets.size > 0 || turns < 3; turns += 1)
+      await new Promise((resolve) => setImmediate(resolve));
   }
 
   #pass(client: Socket): void {

@@ -62,7 +62,8 @@ class Cutter {
   async hangUp(): Promise<void> {
     for (const socket of this.sockets) socket.destroy();
     // A few turns more, for the other side to notice.
-    for (let turns = 0; this.sockets.size > 0 || turns < 3; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+    for (let turns = 0; this.sockets.size > 0 || turns < 3; turns += 1)
+      await new Promise((resolve) => setImmediate(resolve));
   }
 
   #serve(socket: Socket): void {
@@ -152,7 +153,8 @@ test("an answer that is cut after any byte is never taken for another one", asyn
         const where = `${name} answer cut after ${sent} of ${answer.length}, reset ${reset}: ${outcome.kind}`;
         checkTruth(outcome, where);
         if (reset) continue;
-        if (sent === answer.length) assert.equal(outcome.kind, /^HTTP\/1.1 2/.test(answer) ? "applied" : "not_applied", where);
+        if (sent === answer.length)
+          assert.equal(outcome.kind, /^HTTP\/1.1 2/.test(answer) ? "applied" : "not_applied", where);
         else if (sent >= head && name === "stored") {
           assert.ok(outcome.kind === "applied" && outcome.answer.truncated, where);
         } else assert.equal(outcome.kind, "unknown", where);
@@ -166,7 +168,8 @@ test("with retries, whatever is cut ends applied, with one effect and the whole 
     const length = await requestLength();
     const cuts: Cut[] = [];
     // Where a request is cut has nothing to do with the answer that it does not get.
-    for (let request = 0; name === "stored" && request < length; request += 1) cuts.push({ request, reset: request % 2 === 0 });
+    for (let request = 0; name === "stored" && request < length; request += 1)
+      cuts.push({ request, reset: request % 2 === 0 });
     for (let answer = 0; answer < cutter.answer.length; answer += 1) cuts.push({ answer, reset: answer % 2 === 0 });
     for (const cut of cuts) {
       const outcome = await send([cut, { answer: 3 }], TWICE);

@@ -119,7 +119,8 @@ test("a date is taken relative to the answer's own Date, and to the local clock 
 test("what an answer says is read from headers first, then from its problem, and from nothing that is not JSON", () => {
   const body = new TextEncoder().encode('{"code":"RATE_LIMIT.exceeded","retryable":false,"retryAfter":7}');
   const json = { "content-type": "application/problem+json; charset=utf-8" };
-  const heard = (headers: Record<string, string>): ReturnType<typeof hear> => hear(429, new Headers(headers), body, WALL);
+  const heard = (headers: Record<string, string>): ReturnType<typeof hear> =>
+    hear(429, new Headers(headers), body, WALL);
   assert.deepEqual(
     [heard(json).code, heard(json).retryable, heard(json).retryAfter],
     ["RATE_LIMIT.exceeded", false, 7 * SECOND],

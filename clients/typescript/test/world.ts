@@ -95,7 +95,9 @@ export function refused(): Error {
 
 /** How undici says that the connection was cut. */
 export function cut(): Error {
-  return new TypeError("fetch failed", { cause: Object.assign(new Error("other side closed"), { code: "UND_ERR_SOCKET" }) });
+  return new TypeError("fetch failed", {
+    cause: Object.assign(new Error("other side closed"), { code: "UND_ERR_SOCKET" }),
+  });
 }
 
 export function reply(status: number, headers: Record<string, string> = {}, body: string | null = null): Response {
