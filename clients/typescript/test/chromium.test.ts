@@ -193,7 +193,7 @@ test("a page sees what the gateway says, on its own origin and over CORS", async
   });
 });
 
-test("a busy service is asked again, and a lost answer too, with one effect", async () => {
+test("a busy service is asked again with the same key, on its own origin and over CORS, and pays once", async () => {
   await withPage("indexeddb", async (page) => {
     for (const [where, url] of origins()) {
       const payment = { order: order("retry"), busy: 1 };
