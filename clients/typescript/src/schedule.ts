@@ -53,17 +53,19 @@ export function backoff(policy: Policy, retry: number, elapsed: number, random: 
     }
     case "delays": {
       const delay = schedule.delays[retry - 1];
-      return delay === undefined ? undefined : about(delay, random);
+      return delay === undefined ? undefined : about(delay, Infinity, random);
     }
     case "offsets": {
       const offset = schedule.offsets[retry - 1];
-      // The last attempt stays within the time there is.
-      return offset === undefined ? undefined : Math.max(0, Math.min(about(offset, random), policy.total) - elapsed);
+      // The last attempt begins before the time is up.
+      return offset === undefined ? undefined : Math.max(0, about(offset, policy.total, random) - elapsed);
     }
   }
 }
 
-/** A tenth more or less. */
-function about(duration: number, random: number): number {
-  return duration * (0.9 + 0.2 * random);
+/** A tenth more or less, and below `limit`. */
+function about(duration: number, limit: number, random: number): number {
+  const least = Math.min(duration * 0.9, limit);
+  const most = Math.min(duration * 1.1, limit);
+  return least + (most - least) * random;
 }
