@@ -1,5 +1,6 @@
 //! A call whose every attempt is the same.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +63,16 @@ pub(super) enum Payload {
     Stream(Option<reqwest::Body>),
 }
 
+impl Payload {
+    /// What the attempts of one run send.
+    pub(super) fn lend(&mut self) -> Self {
+        match self {
+            Self::Whole(bytes) => Self::Whole(bytes.clone()),
+            Self::Stream(stream) => Self::Stream(stream.take()),
+        }
+    }
+}
+
 impl Frozen {
     /// Whether sending it again does no harm, and is possible.
     pub(super) fn is_repeatable(&self) -> bool {
@@ -80,13 +91,20 @@ impl Frozen {
     }
 
     /// Whom the call goes to.
-    pub(super) fn destination(&self) -> String {
-        self.url.origin().ascii_serialization()
+    pub(super) fn destination(&self) -> Cow<'_, str> {
+        if !self.url.username().is_empty() || self.url.password().is_some() {
+            return self.url.origin().ascii_serialization().into();
+        }
+        // Without anybody's name in it, an address begins with its origin.
+        let tail = |part: Option<&str>| part.map_or(0, |part| part.len() + 1);
+        let behind = self.url.path().len() + tail(self.url.query()) + tail(self.url.fragment());
+        let address = self.url.as_str();
+        address[..address.len() - behind].into()
     }
 
     /// The address without credentials, and without what tells two calls to it apart.
     pub(super) fn place(&self) -> String {
-        self.destination() + self.url.path()
+        self.destination().into_owned() + self.url.path()
     }
 
     /// What a journal calls it if nobody named it. Two services may be given the same key, and a key is nobody else's
@@ -130,4 +148,38 @@ pub(super) fn spelled(key: &Key) -> Result<HeaderValue, Error> {
     // Whoever holds a key can ask for its answer.
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::Class;
+
+    #[test]
+    fn a_destination_is_the_origin_of_its_address() {
+        for address in [
+            "http://shop.example",
+            "https://shop.example:443/orders?a=1#b",
+            "http://shop.example:8080/a/b?c",
+            "https://user:secret@shop.example/orders",
+            "http://[::1]:3000/?",
+            "https://münchen.example/#",
+        ] {
+            let url: Url = address.parse().unwrap();
+            let call = Frozen {
+                method: Method::POST,
+                url: url.clone(),
+                headers: HeaderMap::new(),
+                payload: Payload::Whole(Bytes::new()),
+                key: None,
+                is_key_given: false,
+                was_sent: false,
+                key_header: super::super::KEY_HEADER,
+                operation: None,
+                policy: Policy::of(Class::UserFacing),
+                on_attempt: OnAttempt::default(),
+            };
+            assert_eq!(call.destination(), url.origin().ascii_serialization());
+        }
+    }
 }

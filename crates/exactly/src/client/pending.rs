@@ -273,20 +273,19 @@ impl Pending {
 impl Client {
     /// Attempts a call until it is over.
     async fn run(&self, call: &mut Frozen, doubt: bool, expires_in: Option<Duration>) -> Ran<Answer> {
-        let destination = call.destination();
-        let policy = call.policy.clone();
-        let key = call.key.clone();
-        let mut course = Course::new(&policy, call.is_repeatable()).expires_in(expires_in);
+        let payload = call.payload.lend();
+        let call = &*call;
+        let mut course = Course::new(&call.policy, call.is_repeatable()).expires_in(expires_in);
         if doubt {
             course = course.in_doubt();
         }
         let plan = Plan {
-            policy: &policy,
-            key: key.as_ref(),
-            destination: &destination,
+            policy: &call.policy,
+            key: call.key.as_ref(),
+            destination: &call.destination(),
             once_only: call.is_streamed(),
         };
-        let mut wire = Wire::new(self.http(), call, self.answer_bytes_max(), self.is_plain());
+        let mut wire = Wire::new(self.http(), call, payload, self.answer_bytes_max(), self.is_plain());
         self.engine().run(&plan, course, &mut wire).await
     }
 }

@@ -1,8 +1,9 @@
 //! Attempts over reqwest.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use reqwest::{Body, Request, Response, Url};
 
@@ -25,7 +26,8 @@ const HOPS_MAX: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Wire<'a> {
     http: &'a reqwest::Client,
-    call: &'a mut Frozen,
+    call: &'a Frozen,
+    payload: Payload,
     answer_bytes_max: usize,
     /// HTTP/1.1 on a connection of our own making, where a body that was not asked for proves that nothing left.
     recallable: bool,
@@ -46,13 +48,46 @@ struct Began {
     told: Told,
     status: StatusCode,
     headers: HeaderMap,
-    body: BytesMut,
+    body: Collected,
+}
+
+/// What came of a body: as a rule in one piece, which is kept as it is.
+#[derive(Debug, Default)]
+struct Collected {
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Collected {
+    fn len(&self) -> usize {
+        self.first.len().max(self.more.len())
+    }
+
+    fn add(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if self.more.is_empty() {
+            self.more = BytesMut::from(std::mem::take(&mut self.first));
+        }
+        self.more.extend_from_slice(&piece);
+    }
+
+    fn freeze(self) -> Bytes {
+        if self.more.is_empty() {
+            self.first
+        } else {
+            self.more.freeze()
+        }
+    }
 }
 
 impl<'a> Wire<'a> {
     pub(super) fn new(
         http: &'a reqwest::Client,
-        call: &'a mut Frozen,
+        call: &'a Frozen,
+        payload: Payload,
         answer_bytes_max: usize,
         recallable: bool,
     ) -> Self {
@@ -60,19 +95,20 @@ impl<'a> Wire<'a> {
             http,
             recallable: recallable && call.url.scheme() == "http",
             call,
+            payload,
             answer_bytes_max,
             under_way: UnderWay::default(),
         }
     }
 
     /// Hands the request over, to wherever it has come.
-    async fn send(&mut self, hop: &Hop, left: Duration) -> Result<Response, Attempted<Answer>> {
-        let mut request = Request::new(self.call.method.clone(), hop.url.clone());
-        request.headers_mut().clone_from(&hop.headers);
+    async fn send(&mut self, hop: &Hop<'_>, left: Duration) -> Result<Response, Attempted<Answer>> {
+        let mut request = Request::new(self.call.method.clone(), Url::clone(&hop.url));
+        *request.headers_mut() = HeaderMap::clone(&hop.headers);
         let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         request.headers_mut().insert(REQUEST_TIMEOUT, HeaderValue::from(millis));
         self.under_way.sending = None;
-        match &mut self.call.payload {
+        match &mut self.payload {
             Payload::Whole(bytes) if bytes.is_empty() => {}
             Payload::Whole(bytes) => {
                 let (body, sending) = Sending::of(bytes.clone());
@@ -114,38 +150,36 @@ impl<'a> Wire<'a> {
             told: Told::head(status, &headers),
             status,
             headers,
-            body: BytesMut::new(),
+            body: Collected::default(),
         });
-        let mut whole = None;
-        loop {
+        let truncated = loop {
             match response.chunk().await {
-                Ok(Some(chunk)) => {
+                Ok(Some(mut chunk)) => {
                     let room = self.answer_bytes_max - began.body.len();
-                    began.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                    if chunk.len() > room {
-                        break;
+                    let fits = chunk.len() <= room;
+                    chunk.truncate(room);
+                    began.body.add(chunk);
+                    if !fits {
+                        break true;
                     }
                 }
-                Ok(None) => {
-                    whole = Some(());
-                    break;
-                }
+                Ok(None) => break false,
                 Err(error) => {
                     let error = Error::caused(ErrorKind::Broken, "read the answer", error.without_url());
                     return self.cut_off(error);
                 }
             }
-        }
+        };
         let began = self.under_way.began.take().expect("it began above");
-        let mut told = began.told;
-        if told.is_explained(&began.headers) && began.body.len() <= PROBLEM_BYTES_MAX {
-            told.explain(&began.body);
+        let (mut told, body) = (began.told, began.body.freeze());
+        if told.is_explained(&began.headers) && body.len() <= PROBLEM_BYTES_MAX {
+            told.explain(&body);
         }
         let answer = Answer {
             status,
             headers: began.headers,
-            body: began.body.freeze(),
-            truncated: whole.is_none(),
+            body,
+            truncated,
             code: told.code.clone(),
         };
         self.left_key(Attempted {
@@ -187,16 +221,17 @@ impl Transport for Wire<'_> {
 
     async fn attempt(&mut self, left: Duration) -> Attempted<Answer> {
         self.under_way = UnderWay::default();
+        let call = self.call;
         let mut hop = Hop {
-            url: self.call.url.clone(),
-            headers: self.call.headers.clone(),
+            url: Cow::Borrowed(&call.url),
+            headers: Cow::Borrowed(&call.headers),
         };
         for hops_left in (0..=HOPS_MAX).rev() {
             let response = match self.send(&hop, left).await {
                 Ok(response) => response,
                 Err(attempted) => return attempted,
             };
-            match hop.next(self.call, &response) {
+            match hop.next(call, &response) {
                 Next::Answer => return self.read(response).await,
                 Next::Refused(context) => {
                     return self.refused(response, context).await;
@@ -241,25 +276,25 @@ impl Wire<'_> {
 
 /// Where an attempt goes.
 #[derive(Debug)]
-struct Hop {
-    url: Url,
-    headers: HeaderMap,
+struct Hop<'a> {
+    url: Cow<'a, Url>,
+    headers: Cow<'a, HeaderMap>,
 }
 
-enum Next {
+enum Next<'a> {
     /// This is the answer.
     Answer,
     /// It points where the call must not go.
     Refused(&'static str),
     Hop {
-        to: Hop,
+        to: Hop<'a>,
         leaves_key: bool,
     },
 }
 
-impl Hop {
+impl<'a> Hop<'a> {
     /// What an answer means for the way of the call.
-    fn next(&self, call: &Frozen, response: &Response) -> Next {
+    fn next(&self, call: &Frozen, response: &Response) -> Next<'a> {
         let changes_nothing = is_safe(&call.method);
         let points = match response.status().as_u16() {
             307 | 308 => true,
@@ -283,10 +318,13 @@ impl Hop {
         let stays = url.origin() == self.url.origin();
         let mut headers = self.headers.clone();
         if !stays {
-            leave_secrets(&mut headers, &call.key_header);
+            leave_secrets(headers.to_mut(), &call.key_header);
         }
         Next::Hop {
-            to: Self { url, headers },
+            to: Hop {
+                url: Cow::Owned(url),
+                headers,
+            },
             leaves_key: !stays && call.key.is_some(),
         }
     }

@@ -193,6 +193,8 @@ mod middleware {
     use super::*;
 
     fn client() -> reqwest_middleware::ClientWithMiddleware {
+        // Another test of this process may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
         ClientBuilder::new(http.build().unwrap())
             .with(RetryMiddleware::new())
