@@ -102,11 +102,22 @@ impl Kit {
         if let Err(error) = capture(&mut self.npm(&["ci", "--no-audit", "--no-fund"])) {
             // A registry that answers is no excuse: then it is the lock file that is wrong.
             let away = capture(&mut self.npm(&["view", "typescript", "version"])).is_err();
-            return Err(if away { Unready::Missing(error) } else { broken(error) });
+            return Err(if away {
+                Unready::Missing(unreached(&error))
+            } else {
+                broken(error)
+            });
         }
         // Last, because it says that all the rest is there.
         fs::write(&installed, lock).map_err(|error| broken(format!("write {}: {error}", installed.display())))
     }
+}
+
+/// What npm said when its registry did not answer, without where it wrote that down.
+fn unreached(said: &str) -> String {
+    let lines = said.lines().filter(|line| !line.contains("complete log of this run"));
+    let told: Vec<&str> = lines.collect();
+    format!("npm's registry cannot be reached\n{}", told.join("\n"))
 }
 
 /// npm, which comes with Node.
@@ -192,5 +203,13 @@ mod tests {
         assert_eq!(major_of("v20.20.2\n"), Some(20));
         assert_eq!(major_of("v9.1.0"), Some(9));
         assert_eq!(major_of("nothing"), None);
+    }
+
+    #[test]
+    fn a_registry_that_is_away_is_told_in_one_line_without_a_path_of_this_machine() {
+        let said = "`npm ci` failed: exit status: 1\nnpm error code ECONNREFUSED\n\
+                    npm error A complete log of this run can be found in: /tmp/a.log";
+        let reason = tools::reason(&unreached(said));
+        assert_eq!(reason, "npm's registry cannot be reached: npm error code ECONNREFUSED");
     }
 }
