@@ -4,6 +4,7 @@ mod around;
 mod outcome;
 mod scripted;
 mod sent;
+mod telemetry;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 

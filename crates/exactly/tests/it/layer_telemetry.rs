@@ -1,50 +1,13 @@
 //! What dashboards and logs are told.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use exactly::layer::Policy;
 use exactly::telemetry;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use crate::app::{Ask, SECOND, answer, app, ask, counting, layer, memory};
+use crate::counts::Counts;
 use crate::rigged::{Fault, Rigged, Verb};
-
-/// Counts by name and labels.
-#[derive(Default)]
-struct Counts(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
-
-impl Counts {
-    fn of(&self, name: &str) -> u64 {
-        let counts = self.0.lock().unwrap();
-        counts.get(name).map_or(0, |count| count.load(Ordering::SeqCst))
-    }
-
-    fn cell(&self, key: &Key) -> Arc<AtomicU64> {
-        let labels = key.labels().map(|label| format!("{}={}", label.key(), label.value()));
-        let name = std::iter::once(key.name().to_owned()).chain(labels).collect::<Vec<_>>();
-        Arc::clone(self.0.lock().unwrap().entry(name.join(" ")).or_default())
-    }
-}
-
-impl Recorder for Counts {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.cell(key))
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.cell(key))
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn every_ending_is_counted_by_its_name() {

@@ -5,6 +5,7 @@
 mod app;
 #[cfg(feature = "client")]
 mod client;
+mod counts;
 mod fingerprint;
 mod key;
 mod layer_answers;
