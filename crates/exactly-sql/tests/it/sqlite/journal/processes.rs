@@ -1,6 +1,5 @@
 //! Processes that share a journal, or die and leave one.
 
-use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,27 +17,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RACERS: usize = 4;
 const OPERATIONS: usize = 20;
 
-/// This program again, as one of the parts below. What it is told comes by its standard input.
-fn spawn(part: &str, told: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &format!("sqlite::journal::processes::{part}"),
-            "--ignored",
-            "--nocapture",
-        ])
-        .stdin(Stdio::piped())
+/// What makes a test one of its own processes, and what that one is told.
+const PART: &str = "EXACTLY_TEST_PART";
+
+/// The same test again, in a process of its own.
+fn spawn(test: &str, told: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("sqlite::journal::processes::{test}"), "--nocapture"])
+        .env(PART, told)
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), told.as_bytes()).unwrap();
-    child
+        .unwrap()
 }
 
-fn told() -> Vec<String> {
-    let mut told = String::new();
-    std::io::stdin().read_to_string(&mut told).unwrap();
-    told.lines().map(str::to_owned).collect()
+/// What this process is told, if it is not the one that watches the others.
+fn told() -> Option<Vec<String>> {
+    let told = std::env::var_os(PART)?.into_string().unwrap();
+    Some(told.lines().map(str::to_owned).collect())
 }
 
 /// What a part printed behind `>`.
@@ -53,11 +49,19 @@ async fn said(child: Child) -> Vec<String> {
 
 #[tokio::test]
 async fn of_processes_that_race_for_an_operation_one_names_its_key() {
+    if let Some(told) = told() {
+        return race(&told).await;
+    }
     let desk = Desk::new();
     // Not made before, so that they race for the file and its schema as well.
     let path = desk.path().display().to_string();
     let racers: Vec<_> = (0..RACERS)
-        .map(|racer| spawn("racer", &format!("{path}\n{racer}")))
+        .map(|racer| {
+            spawn(
+                "of_processes_that_race_for_an_operation_one_names_its_key",
+                &format!("{path}\n{racer}"),
+            )
+        })
         .collect();
     let mut all = Vec::new();
     for racer in racers {
@@ -77,10 +81,7 @@ async fn of_processes_that_race_for_an_operation_one_names_its_key() {
     assert_eq!(made, OPERATIONS, "each was new to one of them");
 }
 
-#[tokio::test]
-#[ignore = "a part of the test above, in a process of its own"]
-async fn racer() {
-    let told = told();
+async fn race(told: &[String]) {
     let journal = SqliteJournal::open(&told[0]).await.unwrap();
     for operation in 0..OPERATIONS {
         let own = format!("{}-{operation}", told[1]);
@@ -94,24 +95,25 @@ async fn racer() {
 
 #[tokio::test]
 async fn a_process_that_is_killed_after_sending_and_started_again_has_one_effect() {
+    if let Some(told) = told() {
+        return refund(&told).await;
+    }
     let (service, url) = Service::start([None]).await;
     let desk = Desk::new();
     let told = format!("{}\n{url}", desk.path().display());
-    let mut first = spawn("caller", &told);
+    let test = "a_process_that_is_killed_after_sending_and_started_again_has_one_effect";
+    let mut first = spawn(test, &told);
     timeout(PATIENCE, service.arrived.notified()).await.unwrap();
     first.kill().unwrap();
     first.wait().unwrap();
 
-    assert_eq!(said(spawn("caller", &told)).await, ["applied rf_1"]);
+    assert_eq!(said(spawn(test, &told)).await, ["applied rf_1"]);
     let keys = service.keys();
     assert_eq!((keys.len(), service.effects()), (2, 1), "{keys:?}");
     assert_eq!(keys[0], keys[1]);
 }
 
-#[tokio::test]
-#[ignore = "a part of the test above, in a process of its own"]
-async fn caller() {
-    let told = told();
+async fn refund(told: &[String]) {
     let journal = SqliteJournal::open(&told[0]).await.unwrap();
     let client = Client::builder().journal(Arc::new(journal)).build().unwrap();
     let outcome = client.post(&told[1]).operation("refund-17").json(&10).send().await;
