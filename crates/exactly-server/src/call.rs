@@ -43,6 +43,7 @@ pub(crate) struct Args {
     #[arg(value_parser = given::method)]
     method: Method,
     /// Where it goes: http://… or https://…
+    #[arg(value_parser = given::url)]
     url: String,
     /// A header; can be repeated.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = given::header)]
@@ -57,10 +58,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT|@FILE|-", conflicts_with = "data")]
     data_json: Option<String>,
     /// The key, if it is not to be a random one.
-    #[arg(long)]
+    #[arg(long, value_parser = given::key)]
     key: Option<String>,
     /// The key of a run that ended as unknown: goes on with it. A refusal then leaves it unknown.
-    #[arg(long, value_name = "KEY", conflicts_with = "key")]
+    #[arg(long, value_name = "KEY", value_parser = given::key, conflicts_with = "key")]
     resume: Option<String>,
     /// The header that carries the key.
     #[arg(long, value_name = "NAME", default_value = "Idempotency-Key")]
@@ -89,7 +90,7 @@ pub(crate) struct Args {
     /// Write the body of the answer to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print the attempts as CSV: attempt,delay_ms,status,code,notes. The answer only goes to --output then.
+    /// Print the attempts as CSV instead, as they end. The answer only goes to --output then.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
     /// Print the outcome, the attempts and the answer as JSON.
@@ -126,7 +127,7 @@ impl Args {
         let noted = Arc::clone(&log);
         let call = call.on_attempt(move |attempt, wait| noted.note(attempt, wait));
         let told = tokio::select! {
-            outcome = finish(call, self.ask.as_deref()) => self.told(&outcome)?,
+            outcome = finish(call, self.ask.as_deref()) => judged(&outcome)?,
             () = interrupted() => Told::interrupted(&log, self.known_key(), self.resume.is_some() || self.journal.is_some()),
         };
         Ok(told.show(&self, output))
@@ -195,23 +196,6 @@ impl Args {
         if self.csv { Form::Csv } else { Form::Lines }
     }
 
-    fn told(&self, outcome: &Outcome) -> Result<Told, Refused> {
-        let mut told = Told::of(outcome);
-        if let Outcome::NotApplied(not) = outcome
-            && let Some(error) = not.error()
-        {
-            match error.kind() {
-                ErrorKind::Invalid if not.account().attempts().is_empty() => {
-                    return Err(Refused::Usage(chain(error)));
-                }
-                // What is written of this operation cannot be read, so nobody knows what an earlier run did.
-                ErrorKind::Journal => told.ending = Ending::Unknown,
-                _ => {}
-            }
-        }
-        Ok(told)
-    }
-
     /// The journal may know of an earlier run, and cannot be asked.
     fn unreadable(&self, error: &exactly::StoreError) -> ExitCode {
         let mut told = Told::nothing();
@@ -227,6 +211,22 @@ async fn finish(call: RequestBuilder, ask: Option<&str>) -> Outcome {
         (Outcome::Unknown(unknown), Some(url)) => unknown.ask(url).await,
         (outcome, _) => outcome,
     }
+}
+
+/// What an outcome means here.
+fn judged(outcome: &Outcome) -> Result<Told, Refused> {
+    let mut told = Told::of(outcome);
+    if let Outcome::NotApplied(not) = outcome
+        && let Some(error) = not.error()
+    {
+        match error.kind() {
+            ErrorKind::Invalid if not.account().attempts().is_empty() => return Err(Refused::Usage(chain(error))),
+            // What is written of this operation cannot be read, so nobody knows what an earlier run did.
+            ErrorKind::Journal => told.ending = Ending::Unknown,
+            _ => {}
+        }
+    }
+    Ok(told)
 }
 
 /// Somebody wants it to stop.

@@ -5,6 +5,7 @@ use std::io::{Read, stdin};
 use std::path::Path;
 use std::time::Duration;
 
+use exactly::Key;
 use http::{HeaderName, HeaderValue, Method};
 use serde::de::IgnoredAny;
 
@@ -18,6 +19,21 @@ const HEADERS_BYTES_MAX: u64 = 1 << 20;
 pub(super) fn method(text: &str) -> Result<Method, String> {
     let upper = text.to_ascii_uppercase();
     Method::from_bytes(upper.as_bytes()).map_err(|_| "accepted is a word such as POST".to_owned())
+}
+
+/// An address that can be called, as far as its start tells; the client reads the rest.
+pub(super) fn url(text: &str) -> Result<String, String> {
+    let host = text.split_once("://").filter(|(scheme, host)| {
+        let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+        is_web && !host.is_empty()
+    });
+    host.map(|_| text.to_owned())
+        .ok_or_else(|| "accepted are http://HOST/… and https://HOST/…".to_owned())
+}
+
+pub(super) fn key(text: &str) -> Result<String, String> {
+    let key = Key::new(text).map_err(|error| error.to_string())?;
+    Ok(key.as_str().to_owned())
 }
 
 /// Whether a request with this method changes nothing, and needs no key.

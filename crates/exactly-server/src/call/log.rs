@@ -1,6 +1,7 @@
 //! The attempts, told as they happen.
 
-use std::io::{Write as _, stdout};
+use std::fmt::Write as _;
+use std::io::{self, stdout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -128,7 +129,7 @@ pub(super) fn span(duration: Duration) -> String {
 fn line(attempt: &Attempt, wait: Option<Duration>) -> String {
     let mut line = format!("attempt {}", attempt.number);
     if attempt.number > 1 {
-        line += &format!(" after {}", span(attempt.delay));
+        let _ = write!(line, " after {}", span(attempt.delay));
     }
     let status = status(attempt);
     line += match status.as_str() {
@@ -141,14 +142,14 @@ fn line(attempt: &Attempt, wait: Option<Duration>) -> String {
         line += &status;
     }
     if let Some(code) = &attempt.code {
-        line += &format!(" {}", plain(code));
+        let _ = write!(line, " {}", plain(code));
     }
     let notes = notes(attempt);
     if !notes.is_empty() {
-        line += &format!(" ({notes})");
+        let _ = write!(line, " ({notes})");
     }
     if let Some(wait) = wait {
-        line += &format!(", again in {}", span(wait));
+        let _ = write!(line, ", again in {}", span(wait));
     }
     line
 }
@@ -173,7 +174,7 @@ fn leaves_doubt(ended: &Ended) -> bool {
 /// One row of CSV. Nobody who reads it is a reason to stop a call half way, so a reader that is gone is not noticed here.
 fn print_row(cells: &[&str]) {
     let mut out = stdout().lock();
-    let _ = out.write_all(row(cells).as_bytes()).and_then(|()| out.flush());
+    let _ = io::Write::write_all(&mut out, row(cells).as_bytes()).and_then(|()| io::Write::flush(&mut out));
 }
 
 fn row(cells: &[&str]) -> String {

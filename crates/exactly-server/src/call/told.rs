@@ -144,14 +144,13 @@ impl Told {
             Ending::Unknown => "unknown: it may have happened".to_owned(),
         };
         let attempts = self.attempts.len();
-        match attempts {
-            0 | 1 => {}
-            _ => first += &format!(" after {attempts} attempts in {}", span(self.took)),
+        if attempts > 1 {
+            first = format!("{first} after {attempts} attempts in {}", span(self.took));
         }
         // What the last attempt said of itself is in its line already.
         let said = self.attempts.last().and_then(|attempt| attempt.note.as_ref()).is_some();
         if let Some(error) = self.error.as_deref().filter(|_| !said) {
-            first += &format!(": {}", plain(error));
+            first = format!("{first}: {}", plain(error));
         }
         let mut lines = vec![first];
         lines.extend(self.reason());
@@ -250,7 +249,7 @@ impl<'a> AnswerDocument<'a> {
             let value = String::from_utf8_lossy(value.as_bytes());
             headers
                 .entry(name.as_str())
-                .and_modify(|line| *line += &format!(", {value}"))
+                .and_modify(|line| line.extend([", ", &*value]))
                 .or_insert_with(|| value.into_owned());
         }
         let text = std::str::from_utf8(answer.bytes());

@@ -138,6 +138,19 @@ async fn headers_come_from_the_command_line_and_from_files() {
     assert!(ran.err.starts_with("key k-from-file\n"), "{ran:?}");
     assert!(!ran.err.contains("secret"), "{ran:?}");
 
+    // What is in a file stays with the server that it was meant for.
+    let elsewhere = script([Act::Answer(reply(201, &[], ""))]).await;
+    fs::write(file, "X-Api-Key: secret-too\n").unwrap();
+    let server = script([Act::Answer(reply(307, &[("location", &url(&elsewhere))], ""))]).await;
+    let ran = call(&["POST", &url(&server), "-H", "X-Tenant: acme", "--header-file", file]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(server.request().header("x-api-key"), Some("secret-too"));
+    let request = elsewhere.request();
+    assert_eq!(
+        (request.header("x-api-key"), request.header("x-tenant")),
+        (None, Some("acme"))
+    );
+
     let server = script([Act::Answer(reply(201, &[], ""))]).await;
     let ran = call(&["PUT", &url(&server), "--key-header", "X-Request-Key", "--key", "k2"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -154,8 +167,9 @@ async fn what_is_told_wrongly_is_said_and_not_sent() {
     let server = script([Act::Answer(reply(201, &[], ""))]).await;
     let good = url(&server);
     for (arguments, why) in [
-        (&["POST", "refunds"][..], "call refunds"),
-        (&["POST", "ftp://example.org/"], "only http and https"),
+        (&["POST", "refunds"][..], "accepted are http://HOST/"),
+        (&["POST", "ftp://example.org/"], "accepted are http://HOST/"),
+        (&["POST", "https://"], "accepted are http://HOST/"),
         (&["PO ST", &good], "accepted is a word such as POST"),
         (&["POST", &good, "-H", "no colon"], "accepted is NAME: VALUE"),
         (&["POST", &good, "-H", "X Y: z"], "no name of a header"),
@@ -180,7 +194,7 @@ async fn what_is_told_wrongly_is_said_and_not_sent() {
             &["POST", &good, "--data", "1", "--data-json", "1"],
             "cannot be used with",
         ),
-        (&["POST", &good, "--key", ""], "use the key"),
+        (&["POST", &good, "--key", ""], "--key"),
         (
             &["POST", &good, "--key", "a", "-H", "Idempotency-Key: b"],
             "more than one key",
