@@ -215,18 +215,14 @@ async fn finish(call: RequestBuilder, ask: Option<&str>) -> Outcome {
 
 /// What an outcome means here.
 fn judged(outcome: &Outcome) -> Result<Told, Refused> {
-    let mut told = Told::of(outcome);
     if let Outcome::NotApplied(not) = outcome
         && let Some(error) = not.error()
+        && error.kind() == ErrorKind::Invalid
+        && not.account().attempts().is_empty()
     {
-        match error.kind() {
-            ErrorKind::Invalid if not.account().attempts().is_empty() => return Err(Refused::Usage(chain(error))),
-            // What is written of this operation cannot be read, so nobody knows what an earlier run did.
-            ErrorKind::Journal => told.ending = Ending::Unknown,
-            _ => {}
-        }
+        return Err(Refused::Usage(chain(error)));
     }
-    Ok(told)
+    Ok(Told::of(outcome))
 }
 
 /// Somebody wants it to stop.

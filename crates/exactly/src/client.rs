@@ -113,9 +113,7 @@ impl Client {
 
     /// Puts a client together.
     pub fn builder() -> ClientBuilder {
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .user_agent(concat!("exactly/", env!("CARGO_PKG_VERSION")));
+        let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
         #[cfg(feature = "client-tls")]
         let http = http.tls_backend_preconfigured(tls::by_default());
         ClientBuilder {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
 use crate::clock::{Clock as _, WallClock};
@@ -11,17 +11,44 @@ use crate::retry::{Code, Expiry, Heard, KeyWord, retry_after};
 /// How much of an answer is searched for a problem's members; a refusal that is longer is content, not an explanation.
 pub(super) const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 
-const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
-const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
-const RETRYABLE: HeaderName = HeaderName::from_static("idempotency-retryable");
-/// Stripe's words for the same things.
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
-/// Where services that answer with an envelope of their own may put their code.
-const ERROR_CODES: [HeaderName; 2] = [
-    HeaderName::from_static("error-code"),
-    HeaderName::from_static("error_code"),
-];
+/// The first line of each header that means something here, found in one pass: there are fewer headers in an answer than
+/// names to look for.
+#[derive(Default)]
+struct Lines<'a> {
+    status: Option<&'a str>,
+    expires: Option<&'a str>,
+    retryable: Option<&'a str>,
+    /// Stripe's words for the same things.
+    replayed: Option<&'a str>,
+    should_retry: Option<&'a str>,
+    retry_after: Option<&'a str>,
+    date: Option<&'a str>,
+    /// Where services that answer with an envelope of their own may put their code.
+    code: Option<&'a str>,
+}
+
+impl<'a> Lines<'a> {
+    fn find(headers: &'a HeaderMap) -> Self {
+        let mut lines = Self::default();
+        for (name, value) in headers {
+            let line = match name.as_str() {
+                "idempotency-status" => &mut lines.status,
+                "idempotency-expires" => &mut lines.expires,
+                "idempotency-retryable" => &mut lines.retryable,
+                "idempotent-replayed" => &mut lines.replayed,
+                "stripe-should-retry" => &mut lines.should_retry,
+                "retry-after" => &mut lines.retry_after,
+                "date" => &mut lines.date,
+                "error-code" | "error_code" => &mut lines.code,
+                _ => continue,
+            };
+            if line.is_none() {
+                *line = value.to_str().ok();
+            }
+        }
+        lines
+    }
+}
 
 /// What an answer tells, and its code as it was written.
 #[derive(Clone, Debug)]
@@ -33,30 +60,29 @@ pub(super) struct Told {
 impl Told {
     /// Reads the head of an answer.
     pub(super) fn head(status: StatusCode, headers: &HeaderMap) -> Self {
-        Self::at(
-            status,
-            headers,
-            UNIX_EPOCH + Duration::from_millis(WallClock.now().as_millis()),
-        )
-    }
-
-    fn at(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> Self {
-        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let date = text(&header::DATE);
-        let code = ERROR_CODES.iter().find_map(text).map(str::to_owned);
+        let lines = Lines::find(headers);
+        // Most answers tell nothing that takes a clock to understand.
+        let now = || UNIX_EPOCH + Duration::from_millis(WallClock.now().as_millis());
         let heard = Heard {
             status: status.as_u16(),
-            code: code.as_deref().and_then(Code::of),
-            retryable: text(&RETRYABLE)
+            code: lines.code.and_then(Code::of),
+            retryable: lines
+                .retryable
                 .and_then(truth)
-                .or_else(|| text(&STRIPE_SHOULD_RETRY).and_then(truth)),
-            key: text(&STATUS)
-                .and_then(key_word)
-                .or_else(|| (text(&IDEMPOTENT_REPLAYED).and_then(truth) == Some(true)).then_some(KeyWord::Replayed)),
-            retry_after: text(&header::RETRY_AFTER).and_then(|value| retry_after(value, date, now)),
-            expires: text(&EXPIRES).and_then(|value| expiry(value, date, now)),
+                .or_else(|| lines.should_retry.and_then(truth)),
+            key: lines.status.and_then(key_word).or_else(|| {
+                let is_replayed = lines.replayed.and_then(truth) == Some(true);
+                is_replayed.then_some(KeyWord::Replayed)
+            }),
+            retry_after: lines
+                .retry_after
+                .and_then(|value| retry_after(value, lines.date, now())),
+            expires: lines.expires.and_then(|value| expiry(value, lines.date, now())),
         };
-        Self { heard, code }
+        Self {
+            heard,
+            code: lines.code.map(str::to_owned),
+        }
     }
 
     /// Whether the body may explain a refusal.

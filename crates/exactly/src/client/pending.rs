@@ -20,7 +20,8 @@ use crate::retry::{Course, Ending, Stop};
 #[derive(Debug)]
 pub(super) struct Pending {
     client: Client,
-    call: Frozen,
+    /// Boxed, because it is handed on several times and has half a kilobyte.
+    call: Box<Frozen>,
     /// Somebody may have carried it out already.
     doubt: bool,
     /// When its key stops standing for it, as far as anybody said.
@@ -40,7 +41,7 @@ impl Pending {
         Self {
             client,
             doubt: call.was_sent,
-            call,
+            call: Box::new(call),
             expires: None,
         }
     }
@@ -160,13 +161,16 @@ impl Pending {
         let Some(journal) = self.client.journal().cloned() else {
             return Ok(());
         };
+        // A call that has a name may have been sent by whoever had it before us.
+        let is_named = self.call.operation.is_some() || self.call.is_key_given;
         let Some(entry) = self.entry(lifetime) else {
             return Ok(());
         };
-        let opened = journal.open(&entry).await;
-        let opened =
-            opened.map_err(|error| Halt::NotSent(Error::caused(ErrorKind::Journal, "write the call down", error)))?;
-        match opened {
+        let opened = journal.open(&entry).await.map_err(|error| {
+            self.doubt |= is_named;
+            Halt::NotSent(Error::caused(ErrorKind::Journal, "write the call down", error))
+        });
+        match opened? {
             Opened::New => Ok(()),
             Opened::Resumed { key, expires_in, .. } => {
                 self.doubt = true;
@@ -208,7 +212,10 @@ impl Pending {
     async fn run(mut self) -> Outcome {
         let expires_in = self.expires.map(|at| at.saturating_duration_since(Instant::now()));
         let mut ran = self.client.run(&mut self.call, self.doubt, expires_in).await;
-        self.expires = ran.expires_in.map(|left| Instant::now() + left).or(self.expires);
+        let now = Instant::now();
+        let expires = ran.expires_in.map(|left| now + left).or(self.expires);
+        // Where nobody said how long the key stands, it is not relied on for longer than keys usually do.
+        self.expires = expires.or_else(|| now.checked_add(self.client.key_lifetime().saturating_sub(ran.account.took)));
         let written = self.close(ran.ending, ran.expires_in).await;
         // Somebody else has the same operation open, and may be carrying it out at this moment.
         if ran.ending == Ending::NotApplied && written.is_some_and(|written| written != Ending::NotApplied) {

@@ -288,3 +288,21 @@ async fn asking_settles_a_doubt_without_repeating_the_call() {
         assert!(server.arrived()[1].line().starts_with("GET /refunds/by-key/k "));
     }
 }
+
+#[tokio::test]
+async fn what_is_unknown_is_not_resolved_past_the_life_of_its_key() {
+    let client = Client::builder()
+        .random(|| 0)
+        .key_lifetime(Duration::ZERO)
+        .build()
+        .unwrap();
+    let server = Scripted::start([Act::CutAnswer(String::new(), 0)]).await;
+    let Outcome::Unknown(unknown) = once(&server, &client).await else {
+        panic!("the answer was lost");
+    };
+    server.then(Act::Answer(answer("201 Created", "", "a second one")));
+    let outcome = unknown.resolve().await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(outcome.account().stop(), Some(Stop::Expired));
+    assert_eq!(server.arrived().len(), 1);
+}
