@@ -184,7 +184,13 @@ impl BudgetLimits {
     }
 }
 
-type Destinations = HashMap<Box<str>, Arc<Budget>>;
+/// The destinations of one class.
+#[derive(Default)]
+struct Destinations {
+    budgets: HashMap<Box<str>, Arc<Budget>>,
+    /// When it was last looked through for some to forget.
+    swept: Option<Duration>,
+}
 
 /// One budget for each destination and class.
 pub struct Budgets {
@@ -211,18 +217,24 @@ impl Budgets {
     pub fn of(&self, destination: &str, class: Class, now: Duration) -> Arc<Budget> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.entry(class).or_default();
-        if let Some(budget) = known.get(destination) {
+        if let Some(budget) = known.budgets.get(destination) {
             return Arc::clone(budget);
         }
-        if known.len() >= Self::DESTINATIONS_MAX {
+        // Within a window little becomes as good as new, so whoever has many destinations does not pay for a look each time.
+        let is_due = known
+            .swept
+            .is_none_or(|swept| now >= swept.saturating_add(self.limits.window));
+        if known.budgets.len() >= Self::DESTINATIONS_MAX && is_due {
+            known.swept = Some(now);
             // Only what is as good as new is forgotten: a fresh budget in its place grants nothing more.
-            known.retain(|_, budget| Arc::strong_count(budget) > 1 || !budget.is_untouched(now));
+            let is_needed = |budget: &Arc<Budget>| Arc::strong_count(budget) > 1 || !budget.is_untouched(now);
+            known.budgets.retain(|_, budget| is_needed(budget));
         }
-        if known.len() >= Self::DESTINATIONS_MAX {
+        if known.budgets.len() >= Self::DESTINATIONS_MAX {
             return Arc::clone(&self.rest);
         }
         let budget = Arc::new(Budget::new(self.limits));
-        known.insert(destination.into(), Arc::clone(&budget));
+        known.budgets.insert(destination.into(), Arc::clone(&budget));
         budget
     }
 }
