@@ -63,6 +63,7 @@ pub use self::layer::{AnswerBody, Retry, RetryLayer};
 pub use self::middleware::RetryMiddleware;
 pub use self::outcome::{Answer, Applied, Failure, NotApplied, Outcome, Unknown};
 pub use self::request::{RequestBuilder, fresh_key};
+pub use self::wire::is_safe;
 use crate::retry::{BudgetLimits, Budgets, Class, Policy};
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");

@@ -7,7 +7,7 @@
 //!
 //! - [`layer`]: the tower layer for HTTP services. Start here if effects come from requests.
 //! - [`once`]: the same for effects that come from elsewhere.
-//! - [`retry`]: when to send again, when to stop, and what is known then.
+//! - [`retry`]: when to send again, when to stop, and what is known then; `client` (a feature) does it over HTTP.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
-use crate::retry::{Budget, Budgets, Course, Decision, Ended, Ending, Fate, Policy, Repeat, Stop};
+use crate::retry::{Budget, Budgets, Course, Decision, Ended, Ending, Expiry, Fate, Policy, Repeat, Stop};
 use crate::{Key, telemetry};
 
 /// What calls to all destinations share.
@@ -37,8 +37,8 @@ pub(super) struct Plan<'a> {
 pub(super) trait Transport {
     type Answer: Send;
 
-    /// Sends the call once. `left` is how much time the call has, for whoever answers it.
-    fn attempt(&mut self, left: Duration) -> impl Future<Output = Attempted<Self::Answer>> + Send;
+    /// Sends the call once. `deadline` is when the call has to be over, which whoever answers it is told.
+    fn attempt(&mut self, deadline: Instant) -> impl Future<Output = Attempted<Self::Answer>> + Send;
 
     /// The time was up while an attempt was under way: how far did it come?
     fn give_up(&mut self) -> Attempted<Self::Answer>;
@@ -65,8 +65,10 @@ pub(super) struct Ran<A> {
     pub(super) answer: Option<A>,
     pub(super) error: Option<Error>,
     pub(super) account: Account,
-    /// When the key stops standing for the call, from now.
-    pub(super) expires_in: Option<Duration>,
+    /// The server's word on when the key stops standing for the call, from now.
+    pub(super) expires: Option<Expiry>,
+    /// The answer is the one that the key keeps.
+    pub(super) is_kept: bool,
 }
 
 impl Engine {
@@ -97,18 +99,27 @@ impl Engine {
         budget.call(self.epoch.elapsed());
         let mut attempts = Vec::with_capacity(1);
         let mut delay = Duration::ZERO;
-        // Of a call that is known to have happened, as much of its answer as came.
-        let mut beginning = None;
-        loop {
+        let (mut answer, mut error) = (None, None);
+        let stop = loop {
             let begun = Instant::now();
+            let Some(until) = attempt_until(plan.policy, &course, started, begun) else {
+                break Stop::Expired;
+            };
             let span = attempt_span(plan, course.attempts() + 1);
-            let left = deadline.saturating_duration_since(begun);
-            let attempted = match timeout_at(deadline, transport.attempt(left).instrument(span)).await {
+            let attempt = transport.attempt(deadline).instrument(span);
+            let mut attempted = match timeout_at(until.min(deadline), attempt).await {
                 Ok(attempted) => attempted,
                 Err(_) => transport.give_up(),
             };
+            count_expiry_from_start(&mut attempted.ended, begun.elapsed());
+            let was_applied = course.is_applied();
             let next = self.next(plan, &mut course, &budget, &attempted, started);
-            let is_answered = matches!(&attempted.ended, Ended::Answered(heard) if heard.fate() == Fate::Happened);
+            // Of a call that is known to have happened, as much of its answer as came is better than any other.
+            answer = if was_applied && !is_whole(&attempted.ended) {
+                answer.or(attempted.answer)
+            } else {
+                attempted.answer
+            };
             let attempt = Attempt {
                 number: course.attempts(),
                 delay,
@@ -118,36 +129,20 @@ impl Engine {
                 error: attempted.error.as_ref().map(Error::kind),
                 note: attempted.error.as_ref().map(Error::story),
             };
+            error = attempted.error;
             transport.over(&attempt, next.ok());
             attempts.push(attempt);
-            let stop = match next {
+            match next {
                 Ok(wait) => {
                     telemetry::retry(class, wait, plan.destination, budget.left(self.epoch.elapsed()));
-                    if course.ending() == Ending::Applied {
-                        beginning = attempted.answer.or(beginning);
-                    }
                     sleep(wait).await;
                     delay = wait;
-                    continue;
                 }
-                Err(stop) => stop,
-            };
-            let ending = course.ending();
-            telemetry::called(class, ending, stop);
-            let took = started.elapsed();
-            return Ran {
-                ending,
-                answer: beginning.filter(|_| !is_answered).or(attempted.answer),
-                error: attempted.error,
-                account: Account {
-                    key: plan.key.cloned(),
-                    attempts,
-                    stop: Some(stop),
-                    took,
-                },
-                expires_in: course.expires().map(|expires| expires.saturating_sub(took)),
-            };
-        }
+                Err(stop) => break stop,
+            }
+        };
+        telemetry::called(class, course.ending(), stop);
+        Ran::ended(plan, &course, stop, attempts, started.elapsed(), answer, error)
     }
 
     /// How long to wait for the next attempt, or why there is none.
@@ -174,6 +169,35 @@ impl Engine {
             }
             Decision::Wait(wait) => Ok(wait),
             Decision::Stop(stop) => Err(stop),
+        }
+    }
+}
+
+impl<A> Ran<A> {
+    fn ended(
+        plan: &Plan<'_>,
+        course: &Course<'_>,
+        stop: Stop,
+        attempts: Vec<Attempt>,
+        took: Duration,
+        answer: Option<A>,
+        error: Option<Error>,
+    ) -> Self {
+        Self {
+            ending: course.ending(),
+            answer,
+            error,
+            account: Account {
+                key: plan.key.cloned(),
+                attempts,
+                stop: Some(stop),
+                took,
+            },
+            expires: course.expires_told().map(|expires| match expires {
+                Expiry::In(told) => Expiry::In(told.saturating_sub(took)),
+                Expiry::Never => Expiry::Never,
+            }),
+            is_kept: course.is_kept(),
         }
     }
 }
@@ -205,6 +229,32 @@ impl<A> Attempted<A> {
 fn after(instant: Instant, wait: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
     instant + wait.min(CENTURY)
+}
+
+/// When the attempt that begins now has to end, or nothing, if its key does not stand for the call any more: what arrives
+/// then would be a new operation.
+fn attempt_until(policy: &Policy, course: &Course<'_>, started: Instant, begun: Instant) -> Option<Instant> {
+    let own = after(begun, policy.attempt);
+    let Some(expires) = course.expires() else {
+        return Some(own);
+    };
+    let expires = after(started, expires);
+    (begun < expires).then_some(own.min(expires))
+}
+
+/// Makes sure that no key is relied on for too long: an answer took its time to arrive, and its dates have whole seconds.
+fn count_expiry_from_start(ended: &mut Ended, took: Duration) {
+    const ROUNDED: Duration = Duration::from_secs(1);
+    if let Ended::CutOff(heard) | Ended::Answered(heard) = ended
+        && let Some(Expiry::In(left)) = &mut heard.expires
+    {
+        *left = left.saturating_sub(took.saturating_add(ROUNDED));
+    }
+}
+
+/// Whether this is the whole answer of a call that happened.
+fn is_whole(ended: &Ended) -> bool {
+    matches!(ended, Ended::Answered(heard) if heard.fate() == Fate::Happened)
 }
 
 /// Whether the destination is doing well: it answered, and not by asking to be left alone.

@@ -1,6 +1,5 @@
 //! A call whose every attempt is the same.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,6 @@ use crate::digest::{Digest, Hex};
 use crate::retry::Policy;
 
 /// What every attempt of a call carries.
-#[derive(Debug)]
 pub(super) struct Frozen {
     pub(super) method: Method,
     pub(super) url: Url,
@@ -46,6 +44,18 @@ impl OnAttempt {
         if let Some(told) = &self.0 {
             told(attempt, wait);
         }
+    }
+}
+
+/// Without headers and content: an outcome is printed where its request must not be.
+impl fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frozen")
+            .field("method", &self.method)
+            .field("place", &self.place())
+            .field("key", &self.key)
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
     }
 }
 
@@ -91,20 +101,17 @@ impl Frozen {
     }
 
     /// Whom the call goes to.
-    pub(super) fn destination(&self) -> Cow<'_, str> {
-        if !self.url.username().is_empty() || self.url.password().is_some() {
-            return self.url.origin().ascii_serialization().into();
-        }
-        // Without anybody's name in it, an address begins with its origin.
+    pub(super) fn destination(&self) -> &str {
+        // There is nobody's name in it, so it begins with its origin.
         let tail = |part: Option<&str>| part.map_or(0, |part| part.len() + 1);
         let behind = self.url.path().len() + tail(self.url.query()) + tail(self.url.fragment());
         let address = self.url.as_str();
-        address[..address.len() - behind].into()
+        &address[..address.len() - behind]
     }
 
-    /// The address without credentials, and without what tells two calls to it apart.
+    /// The address without what tells two calls to it apart.
     pub(super) fn place(&self) -> String {
-        self.destination().into_owned() + self.url.path()
+        self.destination().to_owned() + self.url.path()
     }
 
     /// What a journal calls it if nobody named it. Two services may be given the same key, and a key is nobody else's
@@ -129,6 +136,26 @@ impl Frozen {
         }
         digest.finish()
     }
+}
+
+/// The address of a call, or what is wrong with it. A password in it would be sent to nobody and shown to everybody.
+pub(super) fn address(text: &str) -> Result<Url, Error> {
+    let invalid = |why: &str| Error::new(ErrorKind::Invalid, format!("call {}: {why}", shown(text)));
+    let url = text
+        .parse::<Url>()
+        .map_err(|error| Error::caused(ErrorKind::Invalid, format!("call {}", shown(text)), error))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(invalid("only http and https addresses can be called"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(invalid("put the name and the password into an Authorization header"));
+    }
+    Ok(url)
+}
+
+/// An address for people to read, without what may be a password.
+fn shown(text: &str) -> &str {
+    text.rsplit_once('@').map_or(text, |(_, behind)| behind)
 }
 
 /// The key as a header carries it: bare where every server reads it alike, else as a structured-field string.
@@ -161,7 +188,6 @@ mod tests {
             "http://shop.example",
             "https://shop.example:443/orders?a=1#b",
             "http://shop.example:8080/a/b?c",
-            "https://user:secret@shop.example/orders",
             "http://[::1]:3000/?",
             "https://münchen.example/#",
         ] {

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
+use super::error::{Error, ErrorKind};
 use crate::clock::{Clock as _, WallClock};
-use crate::retry::{Code, Expiry, Heard, KeyWord, retry_after};
+use crate::retry::{Code, Ended, Expiry, Heard, KeyWord, retry_after};
 
 /// How much of an answer is searched for a problem's members; a refusal that is longer is content, not an explanation.
 pub(super) const PROBLEM_BYTES_MAX: usize = 64 * 1024;
@@ -59,10 +60,9 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads the head of an answer.
-    pub(super) fn head(status: StatusCode, headers: &HeaderMap) -> Self {
+    /// Most answers tell nothing that takes a clock to understand, so `now` is asked only for those that do.
+    pub(super) fn head(status: StatusCode, headers: &HeaderMap, now: impl Fn() -> SystemTime) -> Self {
         let lines = Lines::find(headers);
-        // Most answers tell nothing that takes a clock to understand.
-        let now = || UNIX_EPOCH + Duration::from_millis(WallClock.now().as_millis());
         let heard = Heard {
             status: status.as_u16(),
             code: lines.code.and_then(Code::of),
@@ -90,12 +90,25 @@ impl Told {
         self.heard.status >= 300 && is_json(headers)
     }
 
+    /// How far an attempt with this answer came. What a refusal says in a part that was not understood may be that it had
+    /// happened before.
+    pub(super) fn ended(&self, is_understood: bool) -> Ended {
+        let heard = self.heard.clone();
+        if is_understood {
+            Ended::Answered(heard)
+        } else {
+            Ended::CutOff(heard)
+        }
+    }
+
     /// Takes in what the body says. A header that said it already has the last word.
     pub(super) fn explain(&mut self, body: &[u8]) {
         let Ok(Value::Object(problem)) = serde_json::from_slice(body) else {
             return;
         };
-        if let Some(code) = problem.get("code").and_then(Value::as_str) {
+        if let Some(code) = problem.get("code").and_then(Value::as_str)
+            && self.heard.code.is_none()
+        {
             self.heard.code = Code::of(code);
             self.code = Some(code.to_owned());
         }
@@ -103,22 +116,38 @@ impl Told {
         heard.retryable = heard
             .retryable
             .or_else(|| problem.get("retryable").and_then(Value::as_bool));
-        let after = || {
-            problem
-                .get("retryAfter")
-                .and_then(Value::as_u64)
-                .map(Duration::from_secs)
-        };
+        let after = || problem.get("retryAfter").and_then(Value::as_f64).and_then(seconds);
         heard.retry_after = heard.retry_after.or_else(after);
     }
 }
 
+/// The wall clock, for dates of servers that do not tell theirs.
+pub(super) fn wall() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(WallClock.now().as_millis())
+}
+
+/// More of a refusal than is read.
+pub(super) fn too_long() -> Error {
+    Error::new(ErrorKind::Broken, "the refusal is too long to be understood")
+}
+
+/// A wait that JSON gives, up to the next millisecond: never earlier than asked.
+fn seconds(seconds: f64) -> Option<Duration> {
+    let millis = Duration::try_from_secs_f64(seconds).ok()?;
+    let whole = Duration::from_millis(u64::try_from(millis.as_millis()).ok()?);
+    Some(if whole < millis {
+        whole + Duration::from_millis(1)
+    } else {
+        whole
+    })
+}
+
 fn truth(text: &str) -> Option<bool> {
-    text.trim().parse().ok()
+    text.trim().to_ascii_lowercase().parse().ok()
 }
 
 fn key_word(text: &str) -> Option<KeyWord> {
-    match text.trim() {
+    match text.trim().to_ascii_lowercase().as_str() {
         "stored" => Some(KeyWord::Stored),
         "replayed" => Some(KeyWord::Replayed),
         "freed" => Some(KeyWord::Freed),
@@ -128,7 +157,7 @@ fn key_word(text: &str) -> Option<KeyWord> {
 }
 
 fn expiry(text: &str, date: Option<&str>, now: SystemTime) -> Option<Expiry> {
-    if text.trim() == "never" {
+    if text.trim().eq_ignore_ascii_case("never") {
         return Some(Expiry::Never);
     }
     // A bare number is a `Retry-After`, not a date.

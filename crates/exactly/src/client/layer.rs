@@ -3,19 +3,19 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::around::{Around, NoAnswer, is_refused};
 use super::engine::{Attempted, Plan, Transport};
 use super::error::{Error, ErrorKind};
-use super::heard::{PROBLEM_BYTES_MAX, Told};
-use super::wire::REQUEST_TIMEOUT;
+use super::heard::{PROBLEM_BYTES_MAX, Told, too_long, wall};
+use super::wire::{REQUEST_TIMEOUT, time_left};
 use crate::retry::{BudgetLimits, Ended, Policy};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -27,7 +27,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// extensions, or a [`NoAnswer`] that says whether the call may have happened.
 ///
 /// The answer to a call that happened is handed on as it comes: if its body breaks off, send the request again with the
-/// same key. Bodies must be `Clone`, as `Full<Bytes>` is; redirects are answers like any other.
+/// same key. Bodies must be `Clone`, as `Full<Bytes>` is; redirects are answers like any other. The inner service must send
+/// each request once: if it repeats or redirects by itself, a refused connection no longer proves that nothing was sent.
 ///
 /// ```
 /// # async fn doc() {
@@ -165,7 +166,9 @@ where
 fn destination<B>(request: &Request<B>) -> String {
     let uri = request.uri();
     if let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) {
-        return format!("{scheme}://{authority}");
+        // Whose name and password stand in front of the host is nobody's business.
+        let (_, host) = authority.as_str().rsplit_once('@').unwrap_or(("", authority.as_str()));
+        return format!("{scheme}://{host}");
     }
     let host = request.headers().get(http::header::HOST);
     host.and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned()
@@ -187,7 +190,7 @@ where
 {
     type Answer = Response<AnswerBody<A>>;
 
-    async fn attempt(&mut self, left: Duration) -> Attempted<Self::Answer> {
+    async fn attempt(&mut self, deadline: Instant) -> Attempted<Self::Answer> {
         let ready = std::future::poll_fn(|cx| self.inner.poll_ready(cx).map_err(Into::into)).await;
         if let Err(error) = ready {
             let error: BoxError = error;
@@ -197,8 +200,7 @@ where
             );
         }
         let mut request = self.request.clone();
-        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        request.headers_mut().insert(REQUEST_TIMEOUT, HeaderValue::from(millis));
+        request.headers_mut().insert(REQUEST_TIMEOUT, time_left(deadline));
         // The error may not be `Send`, so it is boxed before anything else is waited for.
         let answered: Result<_, BoxError> = self.inner.call(request).await.map_err(Into::into);
         match answered {
@@ -221,45 +223,46 @@ fn failed<A>(error: BoxError) -> Attempted<A> {
 }
 
 /// Reads as much of an answer as it takes to judge it.
-async fn read<A>(response: Response<A>) -> Attempted<Response<AnswerBody<A>>>
+pub(super) async fn read<A>(response: Response<A>) -> Attempted<Response<AnswerBody<A>>>
 where
     A: Body<Data = Bytes> + Unpin + Send,
     A::Error: Into<BoxError>,
 {
     let (parts, mut rest) = response.into_parts();
-    let mut told = Told::head(parts.status, &parts.headers);
+    let mut told = Told::head(parts.status, &parts.headers, wall);
     let mut read = BytesMut::new();
-    let mut broken = None;
+    let mut is_understood = true;
     if told.is_explained(&parts.headers) {
-        while read.len() < PROBLEM_BYTES_MAX {
+        is_understood = loop {
             match std::future::poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         read.extend_from_slice(&data);
                     }
+                    if read.len() > PROBLEM_BYTES_MAX {
+                        break false;
+                    }
                 }
                 Some(Err(error)) => {
-                    broken = Some(Error::caused(ErrorKind::Broken, "read the answer", error));
-                    break;
+                    let error = Error::caused(ErrorKind::Broken, "read the answer", error);
+                    return Attempted::failed(told.ended(false), error);
                 }
-                None => break,
+                None => break true,
             }
+        };
+        if is_understood {
+            told.explain(&read);
         }
-        told.explain(&read);
     }
-    let ended = match broken {
-        Some(_) => Ended::CutOff(told.heard),
-        None => Ended::Answered(told.heard),
-    };
     let body = AnswerBody {
         read: (!read.is_empty()).then(|| read.freeze()),
         rest,
     };
     Attempted {
-        ended,
+        ended: told.ended(is_understood),
         answer: Some(Response::from_parts(parts, body)),
         code: told.code,
-        error: broken,
+        error: (!is_understood).then(too_long),
         left_key: false,
     }
 }

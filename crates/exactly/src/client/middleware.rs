@@ -1,18 +1,17 @@
 //! The engine as a middleware of `reqwest-middleware`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::BytesMut;
-use http::{Extensions, HeaderName, HeaderValue};
-use reqwest::{Request, Response, ResponseBuilderExt as _};
+use http::{Extensions, HeaderName};
+use reqwest::{Body, Request, Response, ResponseBuilderExt as _, Url};
 use reqwest_middleware::{Middleware, Next};
+use tokio::time::Instant;
 
 use super::around::{Around, NoAnswer};
 use super::engine::{Attempted, Plan, Transport};
 use super::error::{Error, ErrorKind};
-use super::heard::{PROBLEM_BYTES_MAX, Told};
-use super::wire::REQUEST_TIMEOUT;
+use super::layer::{self, AnswerBody};
+use super::wire::{REQUEST_TIMEOUT, time_left};
 use crate::retry::{BudgetLimits, Ended, Policy};
 
 /// Repeats the requests of a client with middleware, safely.
@@ -23,7 +22,7 @@ use crate::retry::{BudgetLimits, Ended, Policy};
 /// stream is sent once.
 ///
 /// Build the client with `redirect(reqwest::redirect::Policy::none())`: reqwest would carry the key to wherever an answer
-/// points.
+/// points. And put no other middleware behind this one that repeats requests.
 #[derive(Clone, Debug)]
 pub struct RetryMiddleware {
     around: Around,
@@ -116,16 +115,16 @@ struct Attempts<'a> {
 impl Transport for Attempts<'_> {
     type Answer = Response;
 
-    async fn attempt(&mut self, left: Duration) -> Attempted<Response> {
+    async fn attempt(&mut self, deadline: Instant) -> Attempted<Response> {
         let copy = self.request.as_ref().and_then(Request::try_clone);
         let mut request = copy
             .or_else(|| self.request.take())
             .expect("what can be sent once only is attempted once only");
-        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        request.headers_mut().insert(REQUEST_TIMEOUT, HeaderValue::from(millis));
+        request.headers_mut().insert(REQUEST_TIMEOUT, time_left(deadline));
+        let url = request.url().clone();
         match self.next.clone().run(request, self.extensions).await {
             Ok(response) => read(response).await,
-            Err(error) => failed(error),
+            Err(error) => failed(&url, error),
         }
     }
 
@@ -134,8 +133,10 @@ impl Transport for Attempts<'_> {
     }
 }
 
-fn failed(error: reqwest_middleware::Error) -> Attempted<Response> {
+fn failed(url: &Url, error: reqwest_middleware::Error) -> Attempted<Response> {
     let not_sent = match &error {
+        // Of another address: the request was answered with a redirect, which reqwest followed.
+        reqwest_middleware::Error::Reqwest(error) if error.url().is_some_and(|called| called != url) => false,
         reqwest_middleware::Error::Reqwest(error) => error.is_connect() || error.is_builder(),
         // Another middleware may have sent the request before it failed.
         reqwest_middleware::Error::Middleware(_) => false,
@@ -150,51 +151,24 @@ fn failed(error: reqwest_middleware::Error) -> Attempted<Response> {
 }
 
 /// Reads as much of an answer as it takes to judge it.
-async fn read(mut response: Response) -> Attempted<Response> {
-    let mut told = Told::head(response.status(), response.headers());
-    let explained = told.is_explained(response.headers())
-        && response
-            .content_length()
-            .is_some_and(|length| length <= PROBLEM_BYTES_MAX as u64);
-    if !explained {
-        return Attempted {
-            ended: Ended::Answered(told.heard),
-            answer: Some(response),
-            code: told.code,
-            error: None,
-            left_key: false,
-        };
-    }
-    let mut body = BytesMut::new();
-    let broken = loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => break None,
-            Err(error) => break Some(Error::caused(ErrorKind::Broken, "read the answer", error.without_url())),
-        }
-    };
-    told.explain(&body);
-    let ended = match broken {
-        Some(_) => Ended::CutOff(told.heard),
-        None => Ended::Answered(told.heard),
-    };
+async fn read(response: Response) -> Attempted<Response> {
+    let url = response.url().clone();
+    let read = layer::read(http::Response::<Body>::from(response)).await;
     Attempted {
-        ended,
-        answer: Some(with_body(response, body)),
-        code: told.code,
-        error: broken,
-        left_key: false,
+        ended: read.ended,
+        answer: read.answer.map(|answer| from(&url, answer)),
+        code: read.code,
+        error: read.error,
+        left_key: read.left_key,
     }
 }
 
-/// The response with the body that was taken out of it.
-fn with_body(mut response: Response, body: BytesMut) -> Response {
-    let mut again = http::Response::builder()
-        .status(response.status())
-        .version(response.version())
-        .url(response.url().clone())
-        .body(body.freeze())
-        .expect("its parts are those of a response");
-    *again.headers_mut() = std::mem::take(response.headers_mut());
-    Response::from(again)
+/// The response of reqwest's kind, which knows its address by an extension.
+fn from(url: &Url, answer: http::Response<AnswerBody<Body>>) -> Response {
+    let marked = http::Response::builder().url(url.clone()).body(());
+    let (mut parts, body) = answer.into_parts();
+    parts
+        .extensions
+        .extend(marked.expect("an address is all it has").into_parts().0.extensions);
+    Response::from(http::Response::from_parts(parts, Body::wrap(body)))
 }

@@ -47,7 +47,8 @@ pub struct Unknown {
     pub(super) answer: Option<Answer>,
     pub(super) error: Option<Error>,
     pub(super) account: Account,
-    pub(super) pending: Box<Pending>,
+    /// None, if the request was malformed, so that there is nothing to send.
+    pub(super) pending: Option<Box<Pending>>,
 }
 
 /// An answer, read whole.
@@ -164,14 +165,23 @@ impl Unknown {
 
     /// Sends the same request with the same key again, with as much time as the call had: what happened is replayed, what
     /// did not happen is done. A call that cannot be repeated, or whose key has expired, stays unknown.
-    pub async fn resolve(self) -> Outcome {
-        self.pending.again(self.answer, self.error, self.account).await
+    pub async fn resolve(mut self) -> Outcome {
+        match self.pending.take() {
+            Some(pending) => pending.again(self).await,
+            None => Outcome::Unknown(self),
+        }
     }
 
     /// Asks instead of repeating: a GET to `url` answers what was done for this key. 2xx: it happened, and this is the
-    /// answer. 404: it did not. Anything else: still unknown.
-    pub async fn ask(self, url: &str) -> Outcome {
-        self.pending.ask(url, self.answer, self.error, self.account).await
+    /// answer. 404: nothing was done, and nothing will be. Anything else: still unknown.
+    ///
+    /// An attempt that was given up may still be under way, so a 404 is believed only if it is still one two seconds after
+    /// the last attempt ended. Whoever answers must not say 404 of what has begun.
+    pub async fn ask(mut self, url: &str) -> Outcome {
+        match self.pending.take() {
+            Some(pending) => pending.ask(url, self).await,
+            None => Outcome::Unknown(self),
+        }
     }
 }
 

@@ -4,17 +4,23 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use reqwest::Url;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::Client;
 use super::account::Account;
 use super::engine::{Plan, Ran};
 use super::error::{Error, ErrorKind};
-use super::frozen::{Frozen, OnAttempt, Payload};
+use super::frozen::{Frozen, OnAttempt, Payload, address};
 use super::journal::{Close, Entry, Opened};
 use super::outcome::{Answer, Applied, NotApplied, Outcome, Unknown};
 use super::wire::Wire;
-use crate::retry::{Course, Ending, Stop};
+use crate::retry::{Course, Ending, Expiry, Stop};
+
+/// How long after the last attempt nobody believes that nothing was done: it may still be under way.
+const UNDER_WAY: Duration = Duration::from_secs(2);
+
+/// What stands for ever, to whoever counts time.
+const FOREVER: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// A call that may have to be sent again.
 #[derive(Debug)]
@@ -22,10 +28,14 @@ pub(super) struct Pending {
     client: Client,
     /// Boxed, because it is handed on several times and has half a kilobyte.
     call: Box<Frozen>,
+    /// Its key is known to be its own.
+    is_open: bool,
     /// Somebody may have carried it out already.
     doubt: bool,
     /// When its key stops standing for it, as far as anybody said.
-    expires: Option<Instant>,
+    expires: Instant,
+    /// When the last attempt ended.
+    ended: Instant,
 }
 
 /// Why a call goes no further.
@@ -38,11 +48,14 @@ enum Halt {
 
 impl Pending {
     pub(super) fn new(client: Client, call: Frozen) -> Self {
+        let now = Instant::now();
         Self {
+            expires: now + client.key_lifetime().min(FOREVER),
             client,
+            is_open: false,
             doubt: call.was_sent,
             call: Box::new(call),
-            expires: None,
+            ended: now,
         }
     }
 
@@ -50,62 +63,69 @@ impl Pending {
     pub(super) async fn send(mut self) -> Outcome {
         match self.open().await {
             Ok(()) => self.run().await,
-            Err(Halt::NotSent(error)) if self.doubt => self.unknown(None, Some(error), None),
+            Err(Halt::NotSent(error)) if self.doubt => self.unknown(error, None),
             Err(Halt::NotSent(error)) => Outcome::NotApplied(NotApplied {
                 answer: None,
                 error: Some(error),
                 account: self.account(None),
             }),
-            Err(Halt::Expired(error)) => self.unknown(None, Some(error), Some(Stop::Expired)),
+            Err(Halt::Expired(error)) => self.unknown(error, Some(Stop::Expired)),
         }
     }
 
     /// Carries it out again, if that does no harm.
-    pub(super) async fn again(
-        mut self: Box<Self>,
-        answer: Option<Answer>,
-        error: Option<Error>,
-        account: Account,
-    ) -> Outcome {
-        let expired = self.expires.is_some_and(|expires| Instant::now() >= expires);
+    pub(super) async fn again(mut self: Box<Self>, mut unknown: Unknown) -> Outcome {
+        let expired = Instant::now() >= self.expires;
         if expired || !self.call.is_repeatable() {
-            return Outcome::Unknown(Unknown {
-                answer,
-                error,
-                account: Account {
-                    stop: Some(if expired { Stop::Expired } else { Stop::Unrepeatable }),
-                    ..account
-                },
-                pending: self,
-            });
+            unknown.account.stop = Some(if expired { Stop::Expired } else { Stop::Unrepeatable });
+            return self.still(unknown);
         }
         self.doubt = true;
-        self.run().await
+        if self.is_open {
+            self.run().await
+        } else {
+            self.send().await
+        }
     }
 
     /// Asks somebody who knows.
-    pub(super) async fn ask(
-        self: Box<Self>,
-        url: &str,
-        answer: Option<Answer>,
-        error: Option<Error>,
-        account: Account,
-    ) -> Outcome {
-        let url = match url.parse::<Url>() {
+    pub(super) async fn ask(self: Box<Self>, url: &str, mut unknown: Unknown) -> Outcome {
+        let url = match address(url) {
             Ok(url) => url,
-            Err(cause) => {
-                return Outcome::Unknown(Unknown {
-                    answer,
-                    error: Some(Error::caused(ErrorKind::Invalid, format!("ask {url}"), cause)),
-                    account,
-                    pending: self,
-                });
+            Err(error) => {
+                unknown.error = Some(error);
+                return self.still(unknown);
             }
         };
+        let mut told = self.question(&url).await;
+        if ending_asked(&told) == Ending::NotApplied && self.ended.elapsed() < UNDER_WAY {
+            sleep_until(self.ended + UNDER_WAY).await;
+            told = self.question(&url).await;
+        }
+        let ending = self.settled(ending_asked(&told), false, None).await;
+        match (ending, told.answer) {
+            (Ending::Applied, Some(answer)) => Outcome::Applied(Applied {
+                answer,
+                account: unknown.account,
+            }),
+            (Ending::NotApplied, answer) => Outcome::NotApplied(NotApplied {
+                answer,
+                error: None,
+                account: unknown.account,
+            }),
+            (_, heard) => {
+                unknown.answer = heard.or(unknown.answer);
+                unknown.error = told.error.or(unknown.error);
+                self.still(unknown)
+            }
+        }
+    }
+
+    async fn question(&self, url: &Url) -> Ran<Answer> {
         let mut question = Frozen {
             method: Method::GET,
-            headers: self.credentials(&url),
-            url,
+            headers: self.credentials(url),
+            url: url.clone(),
             payload: Payload::Whole(bytes::Bytes::new()),
             key: None,
             is_key_given: false,
@@ -115,27 +135,7 @@ impl Pending {
             policy: self.call.policy.clone(),
             on_attempt: OnAttempt::default(),
         };
-        let told = self.client.run(&mut question, false, None).await;
-        let ending = match &told.answer {
-            Some(answer) if answer.status.is_success() && told.ending == Ending::Applied => Ending::Applied,
-            Some(answer) if answer.status == http::StatusCode::NOT_FOUND => Ending::NotApplied,
-            _ => Ending::Unknown,
-        };
-        self.close(ending, None).await;
-        match (ending, told.answer) {
-            (Ending::Applied, Some(answer)) => Outcome::Applied(Applied { answer, account }),
-            (Ending::NotApplied, answer) => Outcome::NotApplied(NotApplied {
-                answer,
-                error: None,
-                account,
-            }),
-            (_, heard) => Outcome::Unknown(Unknown {
-                answer: heard.or(answer),
-                error: told.error.or(error),
-                account,
-                pending: self,
-            }),
-        }
+        self.client.run(&mut question, false, None).await
     }
 
     /// What the question may carry: everything but the content, if it goes where the call went.
@@ -159,11 +159,13 @@ impl Pending {
             return Err(reused());
         }
         let Some(journal) = self.client.journal().cloned() else {
+            self.is_open = true;
             return Ok(());
         };
         // A call that has a name may have been sent by whoever had it before us.
         let is_named = self.call.operation.is_some() || self.call.is_key_given;
         let Some(entry) = self.entry(lifetime) else {
+            self.is_open = true;
             return Ok(());
         };
         let opened = journal.open(&entry).await.map_err(|error| {
@@ -171,24 +173,26 @@ impl Pending {
             Halt::NotSent(Error::caused(ErrorKind::Journal, "write the call down", error))
         });
         match opened? {
-            Opened::New => Ok(()),
+            Opened::New => {}
             Opened::Resumed { key, expires_in, .. } => {
                 self.doubt = true;
-                self.expires = Some(Instant::now() + expires_in);
-                self.call.rename(key).map_err(Halt::NotSent)
+                self.expires = Instant::now() + expires_in.min(FOREVER);
+                self.call.rename(key).map_err(Halt::NotSent)?;
             }
             Opened::Expired { key, ending } => {
                 self.doubt = true;
-                self.expires = Some(Instant::now());
+                self.expires = Instant::now();
                 self.call.rename(key).map_err(Halt::NotSent)?;
                 let context = match ending {
                     Some(Ending::Applied) => "it happened, by the journal, and its key has expired: nothing was sent",
                     _ => "its key has expired, so that sending it again would make it a new operation",
                 };
-                Err(Halt::Expired(Error::new(ErrorKind::Expired, context)))
+                return Err(Halt::Expired(Error::new(ErrorKind::Expired, context)));
             }
-            Opened::OtherRequest => Err(reused()),
+            Opened::OtherRequest => return Err(reused()),
         }
+        self.is_open = true;
+        Ok(())
     }
 
     fn entry(&mut self, expires_in: Duration) -> Option<Entry> {
@@ -210,17 +214,17 @@ impl Pending {
     }
 
     async fn run(mut self) -> Outcome {
-        let expires_in = self.expires.map(|at| at.saturating_duration_since(Instant::now()));
-        let mut ran = self.client.run(&mut self.call, self.doubt, expires_in).await;
-        let now = Instant::now();
-        let expires = ran.expires_in.map(|left| now + left).or(self.expires);
-        // Where nobody said how long the key stands, it is not relied on for longer than keys usually do.
-        self.expires = expires.or_else(|| now.checked_add(self.client.key_lifetime().saturating_sub(ran.account.took)));
-        let written = self.close(ran.ending, ran.expires_in).await;
-        // Somebody else has the same operation open, and may be carrying it out at this moment.
-        if ran.ending == Ending::NotApplied && written.is_some_and(|written| written != Ending::NotApplied) {
-            ran.ending = Ending::Unknown;
+        let expires_in = self.expires.saturating_duration_since(Instant::now());
+        let mut ran = self.client.run(&mut self.call, self.doubt, Some(expires_in)).await;
+        self.ended = Instant::now();
+        let stands = ran.expires.map(|expires| match expires {
+            Expiry::In(left) => left.min(FOREVER),
+            Expiry::Never => FOREVER,
+        });
+        if let Some(stands) = stands {
+            self.expires = self.ended + stands;
         }
+        ran.ending = self.settled(ran.ending, ran.is_kept, stands).await;
         self.ended(ran)
     }
 
@@ -233,47 +237,72 @@ impl Pending {
                 answer,
                 error,
                 account,
-                pending: Box::new(self),
+                pending: Some(Box::new(self)),
             }),
         }
     }
 
+    /// It is as unknown as it was.
+    fn still(self: Box<Self>, mut unknown: Unknown) -> Outcome {
+        unknown.pending = Some(self);
+        Outcome::Unknown(unknown)
+    }
+
     /// A call that was not sent by us, though perhaps by somebody before us.
-    fn unknown(self, answer: Option<Answer>, error: Option<Error>, stop: Option<Stop>) -> Outcome {
+    fn unknown(self, error: Error, stop: Option<Stop>) -> Outcome {
         Outcome::Unknown(Unknown {
-            answer,
-            error,
+            answer: None,
+            error: Some(error),
             account: self.account(stop),
-            pending: Box::new(self),
+            pending: Some(Box::new(self)),
         })
     }
 
     fn account(&self, stop: Option<Stop>) -> Account {
+        // A key that was made for a call which the journal may know by another one was never sent, and is not to be.
+        let is_its_own = self.is_open || self.call.is_key_given || self.expires <= Instant::now();
         Account {
-            key: self.call.key.clone(),
+            key: self.call.key.clone().filter(|_| is_its_own),
             stop,
             ..Account::default()
         }
     }
 
-    /// Writes down how it ended, and tells what is written now, if anything is. A journal that fails here knows less than
-    /// we do, never more: the call stays unsettled.
-    async fn close(&self, ending: Ending, expires_in: Option<Duration>) -> Option<Ending> {
-        let journal = self.client.journal()?;
+    /// Writes down how it ended, and tells what is known with what others wrote.
+    async fn settled(&self, ending: Ending, is_kept: bool, expires_in: Option<Duration>) -> Ending {
+        let (Some(journal), Some(operation), Some(key)) = (self.client.journal(), &self.call.operation, &self.call.key)
+        else {
+            return ending;
+        };
         let close = Close {
-            operation: self.call.operation.clone()?,
-            key: self.call.key.clone()?,
+            operation: operation.clone(),
+            key: key.clone(),
             in_doubt: self.doubt,
             ending,
             expires_in,
         };
-        match journal.close(&close).await {
-            Ok(written) => Some(written),
+        let others = match journal.close(&close).await {
+            Ok(written) => written,
             Err(error) => {
-                tracing::warn!(key = close.key.digest(), %error, "the journal does not know how a call ended");
-                None
+                // The journal knows less than we do, never more: the call stays unsettled there.
+                tracing::warn!(key = key.digest(), %error, "the journal does not know how a call ended");
+                if is_kept { ending } else { Ending::Unknown }
             }
+        };
+        match ending {
+            // Somebody else has the same operation open, and may be carrying it out at this moment.
+            Ending::NotApplied if others != Ending::NotApplied => Ending::Unknown,
+            ending => ending,
         }
+    }
+}
+
+/// What the answer to a question tells.
+fn ending_asked(told: &Ran<Answer>) -> Ending {
+    match &told.answer {
+        Some(answer) if answer.status.is_success() && told.ending == Ending::Applied => Ending::Applied,
+        Some(answer) if answer.status == http::StatusCode::NOT_FOUND => Ending::NotApplied,
+        _ => Ending::Unknown,
     }
 }
 
@@ -289,10 +318,17 @@ impl Client {
         let plan = Plan {
             policy: &call.policy,
             key: call.key.as_ref(),
-            destination: &call.destination(),
+            destination: call.destination(),
             once_only: call.is_streamed(),
         };
-        let mut wire = Wire::new(self.http(), call, payload, self.answer_bytes_max(), self.is_plain());
+        let mut wire = Wire::new(
+            self.http(),
+            call,
+            payload,
+            self.answer_bytes_max(),
+            self.is_plain(),
+            doubt,
+        );
         self.engine().run(&plan, course, &mut wire).await
     }
 }

@@ -1,28 +1,28 @@
 //! Putting a call together.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use reqwest::{Body, Url};
+use reqwest::Body;
 use serde::Serialize;
 
 use super::Client;
 use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
-use super::frozen::{Frozen, OnAttempt, Payload, spelled};
-use super::outcome::{NotApplied, Outcome};
+use super::frozen::{Frozen, OnAttempt, Payload, address, spelled};
+use super::outcome::{NotApplied, Outcome, Unknown};
 use super::pending::Pending;
 use super::wire::is_safe;
 use crate::Key;
-use crate::key::KeyFormat;
+use crate::key::{KeyFormat, KeySyntax};
 use crate::retry::{Class, Policy};
 
 /// A call in the making: [`send`](Self::send) carries it out.
 ///
-/// What is malformed is told by the outcome, as not applied.
-#[derive(Debug)]
+/// What is malformed is told by the outcome, as not applied; for a call that was sent before, as unknown.
 #[must_use = "a call is made by `send`"]
 pub struct RequestBuilder {
     client: Client,
@@ -156,6 +156,12 @@ impl RequestBuilder {
         self
     }
 
+    /// Gives each attempt this much time.
+    pub fn attempt_within(mut self, attempt: Duration) -> Self {
+        self.policy.attempt = attempt;
+        self
+    }
+
     /// Tells of every attempt as soon as it is over, and how long is waited before the next one. It is called between
     /// attempts, so whatever takes long in it delays the call.
     pub fn on_attempt(mut self, told: impl Fn(&Attempt, Option<Duration>) + Send + Sync + 'static) -> Self {
@@ -168,32 +174,33 @@ impl RequestBuilder {
     pub async fn send(mut self) -> Outcome {
         let error = self.error.take();
         let client = self.client.clone();
+        // Whoever had it before us may have sent it without this mistake.
+        let is_resumed = self.was_sent || self.operation.is_some();
+        let (answer, account) = (None, Account::default());
         match error.map_or_else(|| self.freeze(), Err) {
             Ok(call) => Pending::new(client, call).send().await,
-            Err(error) => Outcome::NotApplied(NotApplied {
-                answer: None,
+            Err(error) if is_resumed => Outcome::Unknown(Unknown {
+                answer,
                 error: Some(error),
-                account: Account::default(),
+                account,
+                pending: None,
+            }),
+            Err(error) => Outcome::NotApplied(NotApplied {
+                answer,
+                error: Some(error),
+                account,
             }),
         }
     }
 
     fn freeze(self) -> Result<Frozen, Error> {
-        let url = self
-            .url
-            .parse::<Url>()
-            .map_err(|error| Error::caused(ErrorKind::Invalid, format!("call {}", self.url), error))?;
-        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            let context = format!("call {}: only http and https addresses can be called", self.url);
-            return Err(Error::new(ErrorKind::Invalid, context));
-        }
+        let url = address(&self.url)?;
         let key_header = self.client.key_header().clone();
         let (given, mut headers) = (self.key, self.headers);
-        let sent = headers.remove(&key_header);
-        let given = match (given, sent) {
-            (Some(key), _) => Some(Key::new(key)),
-            (None, Some(value)) => Key::from_header([value.as_bytes()], crate::key::KeySyntax::Lenient).transpose(),
-            (None, None) => None,
+        let lines = headers.get_all(&key_header).iter().map(HeaderValue::as_bytes);
+        let given = match given {
+            Some(key) => Some(Key::new(key)),
+            None => Key::from_header(lines, KeySyntax::Lenient).transpose(),
         };
         let given = given
             .transpose()
@@ -202,6 +209,11 @@ impl RequestBuilder {
         let key = given.or_else(|| (!is_safe(&self.method)).then(fresh_key));
         if let Some(key) = &key {
             headers.insert(key_header.clone(), spelled(key)?);
+        }
+        for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {
+            if let http::header::Entry::Occupied(mut lines) = headers.entry(name) {
+                lines.iter_mut().for_each(|line| line.set_sensitive(true));
+            }
         }
         Ok(Frozen {
             method: self.method,
@@ -221,6 +233,17 @@ impl RequestBuilder {
     /// Keeps the first mistake, which explains the others.
     fn refuse(&mut self, error: Error) {
         self.error.get_or_insert(error);
+    }
+}
+
+/// Without the key, the address and the content, which are the caller's secrets.
+impl fmt::Debug for RequestBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBuilder")
+            .field("method", &self.method)
+            .field("operation", &self.operation)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
     }
 }
 

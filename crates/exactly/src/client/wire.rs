@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use reqwest::{Body, Request, Response, Url};
+use tokio::time::Instant;
 
 use super::account::Attempt;
 use super::engine::{Attempted, Transport};
 use super::error::{Error, ErrorKind};
 use super::frozen::{Frozen, Payload};
-use super::heard::{PROBLEM_BYTES_MAX, Told};
+use super::heard::{PROBLEM_BYTES_MAX, Told, too_long, wall};
 use super::outcome::Answer;
 use super::sending::Sending;
 use crate::retry::Ended;
@@ -29,14 +30,17 @@ pub(super) struct Wire<'a> {
     call: &'a Frozen,
     payload: Payload,
     answer_bytes_max: usize,
-    /// HTTP/1.1 on a connection of our own making, where a body that was not asked for proves that nothing left.
-    recallable: bool,
+    /// Connections are of our own making.
+    is_plain: bool,
+    /// Somebody may have carried the call out before, so it is not sent where its key must not go.
+    is_bound: bool,
     under_way: UnderWay,
 }
 
 /// How far the attempt in flight has come.
 #[derive(Debug, Default)]
 struct UnderWay {
+    /// Only for HTTP/1.1, where a body that was not asked for proves that nothing left.
     sending: Option<Sending>,
     began: Option<Began>,
     left_key: bool,
@@ -89,30 +93,31 @@ impl<'a> Wire<'a> {
         call: &'a Frozen,
         payload: Payload,
         answer_bytes_max: usize,
-        recallable: bool,
+        is_plain: bool,
+        is_bound: bool,
     ) -> Self {
         Self {
             http,
-            recallable: recallable && call.url.scheme() == "http",
             call,
             payload,
             answer_bytes_max,
+            is_plain,
+            is_bound,
             under_way: UnderWay::default(),
         }
     }
 
     /// Hands the request over, to wherever it has come.
-    async fn send(&mut self, hop: &Hop<'_>, left: Duration) -> Result<Response, Attempted<Answer>> {
+    async fn send(&mut self, hop: &Hop<'_>, deadline: Instant) -> Result<Response, Attempted<Answer>> {
         let mut request = Request::new(self.call.method.clone(), Url::clone(&hop.url));
         *request.headers_mut() = HeaderMap::clone(&hop.headers);
-        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        request.headers_mut().insert(REQUEST_TIMEOUT, HeaderValue::from(millis));
+        request.headers_mut().insert(REQUEST_TIMEOUT, time_left(deadline));
         self.under_way.sending = None;
         match &mut self.payload {
             Payload::Whole(bytes) if bytes.is_empty() => {}
             Payload::Whole(bytes) => {
                 let (body, sending) = Sending::of(bytes.clone());
-                self.under_way.sending = Some(sending);
+                self.under_way.sending = (self.is_plain && hop.url.scheme() == "http").then_some(sending);
                 *request.body_mut() = Some(Body::wrap(body));
             }
             Payload::Stream(stream) => *request.body_mut() = stream.take(),
@@ -139,7 +144,7 @@ impl<'a> Wire<'a> {
     }
 
     fn recalled(&self) -> bool {
-        self.recallable && self.under_way.sending.as_ref().is_some_and(Sending::recall)
+        self.under_way.sending.as_ref().is_some_and(Sending::recall)
     }
 
     /// Reads the answer whole, up to the limit.
@@ -147,7 +152,7 @@ impl<'a> Wire<'a> {
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
         let began = self.under_way.began.insert(Began {
-            told: Told::head(status, &headers),
+            told: Told::head(status, &headers, wall),
             status,
             headers,
             body: Collected::default(),
@@ -172,7 +177,9 @@ impl<'a> Wire<'a> {
         };
         let began = self.under_way.began.take().expect("it began above");
         let (mut told, body) = (began.told, began.body.freeze());
-        if told.is_explained(&began.headers) && body.len() <= PROBLEM_BYTES_MAX {
+        let is_explained = told.is_explained(&began.headers);
+        let is_understood = !is_explained || (!truncated && body.len() <= PROBLEM_BYTES_MAX);
+        if is_explained && is_understood {
             told.explain(&body);
         }
         let answer = Answer {
@@ -183,10 +190,10 @@ impl<'a> Wire<'a> {
             code: told.code.clone(),
         };
         self.left_key(Attempted {
-            ended: Ended::Answered(told.heard),
+            ended: told.ended(is_understood),
             answer: Some(answer),
             code: told.code,
-            error: None,
+            error: (!is_understood).then(too_long),
             left_key: false,
         })
     }
@@ -219,7 +226,7 @@ impl<'a> Wire<'a> {
 impl Transport for Wire<'_> {
     type Answer = Answer;
 
-    async fn attempt(&mut self, left: Duration) -> Attempted<Answer> {
+    async fn attempt(&mut self, deadline: Instant) -> Attempted<Answer> {
         self.under_way = UnderWay::default();
         let call = self.call;
         let mut hop = Hop {
@@ -227,11 +234,11 @@ impl Transport for Wire<'_> {
             headers: Cow::Borrowed(&call.headers),
         };
         for hops_left in (0..=HOPS_MAX).rev() {
-            let response = match self.send(&hop, left).await {
+            let response = match self.send(&hop, deadline).await {
                 Ok(response) => response,
                 Err(attempted) => return attempted,
             };
-            match hop.next(call, &response) {
+            match hop.next(call, &response, self.is_bound) {
                 Next::Answer => return self.read(response).await,
                 Next::Refused(context) => {
                     return self.refused(response, context).await;
@@ -294,7 +301,7 @@ enum Next<'a> {
 
 impl<'a> Hop<'a> {
     /// What an answer means for the way of the call.
-    fn next(&self, call: &Frozen, response: &Response) -> Next<'a> {
+    fn next(&self, call: &Frozen, response: &Response, is_bound: bool) -> Next<'a> {
         let changes_nothing = is_safe(&call.method);
         let points = match response.status().as_u16() {
             307 | 308 => true,
@@ -316,6 +323,9 @@ impl<'a> Hop<'a> {
             return Next::Refused("the answer points from https to http");
         }
         let stays = url.origin() == self.url.origin();
+        if is_bound && !stays && call.key.is_some() {
+            return Next::Refused("the answer points where the key must not go, and the call may have happened");
+        }
         let mut headers = self.headers.clone();
         if !stays {
             leave_secrets(headers.to_mut(), &call.key_header);
@@ -346,7 +356,13 @@ fn leave_secrets(headers: &mut HeaderMap, key: &HeaderName) {
     }
 }
 
-/// Whether a request with this method changes nothing, so that it may be sent again without a key.
-pub(super) fn is_safe(method: &Method) -> bool {
+/// What is left until `deadline`, as it travels.
+pub(super) fn time_left(deadline: Instant) -> HeaderValue {
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+    HeaderValue::from(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
+/// Whether a request with this method changes nothing, so that it needs no key to be sent again.
+pub fn is_safe(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
 }

@@ -120,8 +120,10 @@ pub struct Course<'p> {
     /// Some attempt is known to have happened, even if its answer was cut off.
     happened: bool,
     last: Option<Last>,
-    /// When the key stops standing for this call, from its start.
-    expires: Option<Duration>,
+    /// When the key is thought to stop standing for this call, from its start.
+    assumed: Option<Duration>,
+    /// The same by the server's word, which is better; of several, the earliest.
+    told: Option<Expiry>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +143,8 @@ impl<'p> Course<'p> {
             doubt: false,
             happened: false,
             last: None,
-            expires: None,
+            assumed: None,
+            told: None,
         }
     }
 
@@ -152,10 +155,10 @@ impl<'p> Course<'p> {
         self
     }
 
-    /// The same with a key that stands for this call only so long from its start, whatever answers say.
+    /// The same with a key that is thought to stand for this call so long from its start, until the server says better.
     #[must_use]
-    pub fn expires_in(mut self, expires: Option<Duration>) -> Self {
-        self.expires = earlier(self.expires, expires);
+    pub fn expires_in(mut self, assumed: Option<Duration>) -> Self {
+        self.assumed = assumed;
         self
     }
 
@@ -169,9 +172,28 @@ impl<'p> Course<'p> {
         self.attempts
     }
 
-    /// When the key stops standing for this call, from its start, as far as anybody said.
+    /// When the key stops standing for this call, from its start; none, if it never does or nobody knows.
     pub fn expires(&self) -> Option<Duration> {
-        self.expires
+        match self.told {
+            Some(Expiry::In(told)) => Some(told),
+            Some(Expiry::Never) => None,
+            None => self.assumed,
+        }
+    }
+
+    /// The server's word on when the key stops standing for this call, from its start.
+    pub fn expires_told(&self) -> Option<Expiry> {
+        self.told
+    }
+
+    /// Whether some attempt is known to have happened.
+    pub fn is_applied(&self) -> bool {
+        self.happened
+    }
+
+    /// Whether the last attempt brought the answer that the key keeps.
+    pub fn is_kept(&self) -> bool {
+        self.last.is_some_and(|last| last.speaks_for_the_key)
     }
 
     /// Takes in how an attempt ended, `elapsed` after the start of the call, and decides what to do. `random` is any number,
@@ -182,9 +204,14 @@ impl<'p> Course<'p> {
         let last = ended.last();
         self.last = Some(last);
         self.happened |= last.fate == Fate::Happened;
-        if let Some(Expiry::In(left)) = ended.heard().and_then(|heard| heard.expires) {
-            self.expires = earlier(self.expires, Some(elapsed.saturating_add(left)));
-        }
+        self.told = match (self.told, ended.heard().and_then(|heard| heard.expires)) {
+            (Some(Expiry::In(told)), Some(Expiry::In(left))) => {
+                Some(Expiry::In(told.min(elapsed.saturating_add(left))))
+            }
+            (_, Some(Expiry::In(left))) => Some(Expiry::In(elapsed.saturating_add(left))),
+            (None, said) => said,
+            (told, _) => told,
+        };
         match self.next(ended, last.fate, elapsed, random) {
             Ok(_) if !grant() => Decision::Stop(Stop::Budget),
             Ok(wait) => Decision::Wait(wait),
@@ -234,7 +261,7 @@ impl<'p> Course<'p> {
         let asked = ended.heard().and_then(|heard| heard.retry_after).unwrap_or_default();
         let wait = backoff.max(asked);
         let then = elapsed.saturating_add(wait);
-        if self.expires.is_some_and(|expires| then >= expires) {
+        if self.expires().is_some_and(|expires| then >= expires) {
             return Err(Stop::Expired);
         }
         let left = total.checked_sub(elapsed);
@@ -268,12 +295,5 @@ impl Ended {
             fate,
             speaks_for_the_key,
         }
-    }
-}
-
-fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }

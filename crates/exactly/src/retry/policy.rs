@@ -51,6 +51,8 @@ pub struct Policy {
     pub retries_max: u32,
     /// From the first byte of the first attempt to the last of the last one, with every wait between.
     pub total: Duration,
+    /// How long one attempt may take, so that a server that says nothing does not use up the time of all.
+    pub attempt: Duration,
     /// How long to wait before each retry.
     pub schedule: Schedule,
 }
@@ -58,16 +60,18 @@ pub struct Policy {
 impl Policy {
     /// The policy of a class; a custom one starts out as user-facing.
     pub fn of(class: Class) -> Self {
-        let (retries_max, total, schedule) = match class {
-            Class::UserFacing | Class::Custom(_) => (3, Duration::from_secs(10), Schedule::PLAYBOOK),
-            Class::Background => (5, Duration::from_mins(5), Schedule::SECONDS),
-            Class::Webhook => (9, Duration::from_hours(24), Schedule::WEBHOOK),
-            Class::Scheduled => (3, Duration::from_hours(1), Schedule::SCHEDULED),
+        let seconds = Duration::from_secs;
+        let (retries_max, total, attempt, schedule) = match class {
+            Class::UserFacing | Class::Custom(_) => (3, seconds(10), seconds(5), Schedule::PLAYBOOK),
+            Class::Background => (5, Duration::from_mins(5), seconds(30), Schedule::SECONDS),
+            Class::Webhook => (9, Duration::from_hours(24), seconds(30), Schedule::WEBHOOK),
+            Class::Scheduled => (3, Duration::from_hours(1), Duration::from_mins(1), Schedule::SCHEDULED),
         };
         Self {
             class,
             retries_max,
             total,
+            attempt,
             schedule,
         }
     }
@@ -83,6 +87,13 @@ impl Policy {
     #[must_use]
     pub fn within(mut self, total: Duration) -> Self {
         self.total = total;
+        self
+    }
+
+    /// The same with another time for each attempt.
+    #[must_use]
+    pub fn attempt_within(mut self, attempt: Duration) -> Self {
+        self.attempt = attempt;
         self
     }
 

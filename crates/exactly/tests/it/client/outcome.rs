@@ -282,7 +282,10 @@ async fn asking_settles_a_doubt_without_repeating_the_call() {
         let Outcome::Unknown(unknown) = once(&server, &hasty()).await else {
             panic!("the answer was lost");
         };
-        server.then(Act::Answer(answer(status, "", "rf_1")));
+        // What is not there is asked for again: it may still be under way.
+        for _ in 0..2 {
+            server.then(Act::Answer(answer(status, "", "rf_1")));
+        }
         let outcome = unknown.ask(&server.url("/refunds/by-key/k")).await;
         assert_eq!(outcome.as_str(), ending, "{outcome:?}");
         assert!(server.arrived()[1].line().starts_with("GET /refunds/by-key/k "));
@@ -291,13 +294,10 @@ async fn asking_settles_a_doubt_without_repeating_the_call() {
 
 #[tokio::test]
 async fn what_is_unknown_is_not_resolved_past_the_life_of_its_key() {
-    let client = Client::builder()
-        .random(|| 0)
-        .key_lifetime(Duration::ZERO)
-        .build()
-        .unwrap();
-    let server = Scripted::start([Act::CutAnswer(String::new(), 0)]).await;
-    let Outcome::Unknown(unknown) = once(&server, &client).await else {
+    let dates = "date: Mon, 16 Nov 2026 08:00:00 GMT\r\nidempotency-expires: Mon, 16 Nov 2026 08:00:01 GMT\r\n";
+    let whole = answer("201 Created", dates, "rf_1");
+    let server = Scripted::start([Act::CutAnswer(whole.clone(), whole.len() - 1)]).await;
+    let Outcome::Unknown(unknown) = once(&server, &hasty()).await else {
         panic!("the answer was lost");
     };
     server.then(Act::Answer(answer("201 Created", "", "a second one")));
@@ -305,4 +305,57 @@ async fn what_is_unknown_is_not_resolved_past_the_life_of_its_key() {
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert_eq!(outcome.account().stop(), Some(Stop::Expired));
     assert_eq!(server.arrived().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_without_a_life_is_not_sent_at_all() {
+    let client = Client::builder().key_lifetime(Duration::ZERO).build().unwrap();
+    let server = Scripted::start([]).await;
+    let outcome = once(&server, &client).await;
+    assert!(matches!(outcome, Outcome::NotApplied(_)), "{outcome:?}");
+    assert_eq!(outcome.account().stop(), Some(Stop::Expired));
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_does_not_use_up_the_time_of_all_attempts() {
+    let done = Act::Answer(answer("201 Created", STORED, "rf_1"));
+    let server = Scripted::start([Act::Silence, done]).await;
+    let call = hasty().post(server.url("/refunds")).json("ten");
+    let outcome = call.attempt_within(Duration::from_millis(200)).send().await;
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    assert_eq!(outcome.account().attempts()[0].ended, Ended::Sent);
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_too_long_to_be_understood_tells_nothing() {
+    let padding = "x".repeat(70_000);
+    let problem = format!("{{\"padding\":\"{padding}\",\"code\":\"PROVIDER.duplicate\"}}");
+    let long = answer("409 Conflict", "content-type: application/json\r\n", &problem);
+    let server = Scripted::start([Act::Answer(long)]).await;
+    let outcome = once(&server, &hasty()).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "it had happened");
+}
+
+#[tokio::test]
+async fn a_known_code_in_a_header_has_the_last_word() {
+    let headers = "content-type: application/json\r\nerror-code: PROVIDER.duplicate\r\n";
+    let server = Scripted::start([Act::Answer(answer("409 Conflict", headers, "{\"code\":\"E1042\"}"))]).await;
+    let outcome = once(&server, &hasty()).await;
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_mistake_in_a_call_that_was_sent_before_does_not_make_it_undone() {
+    let client = hasty();
+    let resumed = client.post("http://shop.example/").resume("k").bearer("line\nbreak");
+    let named = client.post("not a url").operation("refund-17");
+    for call in [resumed, named] {
+        let outcome = call.send().await;
+        assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+        // There is nothing that could be sent.
+        let Outcome::Unknown(unknown) = outcome else {
+            unreachable!()
+        };
+        assert!(matches!(unknown.resolve().await, Outcome::Unknown(_)));
+    }
 }

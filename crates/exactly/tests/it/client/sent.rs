@@ -181,6 +181,45 @@ async fn a_redirect_to_another_origin_leaves_key_and_credentials_behind() {
 }
 
 #[tokio::test]
+async fn a_call_in_doubt_is_not_sent_where_its_key_must_not_go() {
+    let elsewhere = Scripted::start([Act::CutAnswer(String::new(), 0), ok()]).await;
+    let away = || redirect("307 Temporary Redirect", &elsewhere.url("/refunds"));
+    let server = Scripted::start([away(), away(), away()]).await;
+    let outcome = hasty().post(server.url("/refunds")).key("k").json("ten").send().await;
+    let Outcome::Unknown(unknown) = outcome else {
+        panic!("{outcome:?}")
+    };
+    let outcome = unknown.resolve().await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    // Nor by another process that goes on with the key.
+    let outcome = hasty()
+        .post(server.url("/refunds"))
+        .resume("k")
+        .json("ten")
+        .send()
+        .await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!((server.arrived().len(), elsewhere.arrived().len()), (3, 1));
+}
+
+#[tokio::test]
+async fn neither_key_nor_credentials_nor_content_are_in_what_is_printed() {
+    let server = Scripted::start([Act::CutAnswer(String::new(), 0)]).await;
+    let call = hasty()
+        .post(server.url("/refunds?token=hidden-query"))
+        .key("hidden-key")
+        .json("hidden-content");
+    let call = call
+        .header("authorization", "Basic hidden-password")
+        .header("cookie", "hidden-cookie")
+        .retries(0);
+    assert!(!format!("{call:?}").contains("hidden"), "{call:?}");
+    let outcome = call.send().await;
+    assert!(matches!(outcome, Outcome::Unknown(_)));
+    assert!(!format!("{outcome:?}").contains("hidden"), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_redirect_that_would_become_a_get_is_an_answer() {
     for (status, ending) in [("303 See Other", "applied"), ("302 Found", "unknown")] {
         let server = Scripted::start([redirect(status, "/receipt")]).await;
@@ -259,6 +298,11 @@ async fn what_cannot_be_sent_is_told_and_not_applied() {
         client.post("http://shop.example/").key(""),
         client.post("http://shop.example/").key("k".repeat(256)),
         client.post("http://shop.example/").key("schlüssel"),
+        client.post("http://user:secret@shop.example/"),
+        client
+            .post("http://shop.example/")
+            .header("idempotency-key", "a")
+            .header("idempotency-key", "b"),
         client.post("http://shop.example/").header("bad name", "x"),
         client.post("http://shop.example/").bearer("line\nbreak"),
     ];
@@ -269,6 +313,7 @@ async fn what_cannot_be_sent_is_told_and_not_applied() {
         };
         assert_eq!(not.error().unwrap().kind(), ErrorKind::Invalid);
         assert!(not.account().attempts().is_empty());
+        assert!(!format!("{outcome:?}").contains("secret"), "{outcome:?}");
     }
 }
 

@@ -164,7 +164,9 @@ proptest! {
         if doubt {
             course = course.in_doubt();
         }
-        let (mut elapsed, mut repeatable, mut expires) = (Duration::ZERO, repeatable, expires_in);
+        let (mut elapsed, mut repeatable) = (Duration::ZERO, repeatable);
+        // The server's word, of which the earliest counts, is better than what was thought.
+        let (mut told, mut is_told) = (None::<Duration>, false);
         let mut ended = Vec::new();
         for (retry, attempt) in (1..).zip(&attempts) {
             elapsed = elapsed.saturating_add(attempt.took);
@@ -173,10 +175,21 @@ proptest! {
                 repeatable = false;
             }
             ended.push(&attempt.ended);
-            if let Some(Expiry::In(left)) = attempt.ended.heard().and_then(|heard| heard.expires) {
-                let then = elapsed.saturating_add(left);
-                expires = Some(expires.map_or(then, |expires| expires.min(then)));
+            match attempt.ended.heard().and_then(|heard| heard.expires) {
+                Some(Expiry::In(left)) => {
+                    let then = elapsed.saturating_add(left);
+                    told = Some(told.map_or(then, |told| told.min(then)));
+                    is_told = true;
+                }
+                Some(Expiry::Never) => is_told = true,
+                None => {}
             }
+            let expires = if is_told { told } else { expires_in };
+            prop_assert_eq!(expires, {
+                let mut seen = course.clone();
+                let _ = seen.after(&attempt.ended, elapsed, attempt.random, || attempt.granted);
+                seen.expires()
+            });
             let decision = course.after(&attempt.ended, elapsed, attempt.random, || attempt.granted);
             prop_assert_eq!(course.attempts(), retry);
             check_ending(course.ending(), doubt, &ended)?;
