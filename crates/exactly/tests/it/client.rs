@@ -1,6 +1,7 @@
 //! The caller's half of the contract.
 
 mod around;
+mod journal;
 mod outcome;
 mod scripted;
 mod sent;
