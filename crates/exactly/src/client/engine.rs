@@ -56,6 +56,8 @@ pub(super) struct Attempted<A> {
     pub(super) error: Option<Error>,
     /// The call was sent on to where its key must not go.
     pub(super) left_key: bool,
+    /// It reached somebody without its key, so that it must not go there again, whatever came of the rest of its way.
+    pub(super) is_spent: bool,
 }
 
 /// How a call went.
@@ -160,9 +162,10 @@ impl Engine {
         let now = self.epoch.elapsed();
         budget.ended(now, is_well(&attempted.ended));
         let elapsed = started.elapsed();
-        let grant = || !plan.once_only && budget.take(now);
+        let once_only = plan.once_only || attempted.is_spent;
+        let grant = || !once_only && budget.take(now);
         match course.after(&attempted.ended, elapsed, (self.random)(), grant) {
-            Decision::Wait(_) | Decision::Stop(Stop::Budget) if plan.once_only => Err(Stop::Unrepeatable),
+            Decision::Wait(_) | Decision::Stop(Stop::Budget) if once_only => Err(Stop::Unrepeatable),
             // It would be over before it begins.
             Decision::Wait(wait) if elapsed.saturating_add(wait) >= plan.policy.total => {
                 Err(Stop::Deadline { ready_in: wait })
@@ -211,6 +214,7 @@ impl<A> Attempted<A> {
             code: None,
             error: Some(error),
             left_key: false,
+            is_spent: false,
         }
     }
 

@@ -12,6 +12,9 @@ use crate::retry::{Code, Ended, Expiry, Heard, KeyWord, retry_after};
 /// How much of an answer is searched for a problem's members; a refusal that is longer is content, not an explanation.
 pub(super) const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 
+/// What some writers of UTF-8 begin with.
+const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
 /// The first line of each header that means something here, found in one pass: there are fewer headers in an answer than
 /// names to look for.
 #[derive(Default)]
@@ -22,7 +25,8 @@ struct Lines<'a> {
     /// Stripe's words for the same things.
     replayed: Option<&'a str>,
     should_retry: Option<&'a str>,
-    retry_after: Option<&'a str>,
+    /// All of them: a second one is never undercut for the sake of the first.
+    retry_after: Vec<&'a str>,
     date: Option<&'a str>,
     /// Where services that answer with an envelope of their own may put their code.
     code: Option<&'a str>,
@@ -38,7 +42,10 @@ impl<'a> Lines<'a> {
                 "idempotency-retryable" => &mut lines.retryable,
                 "idempotent-replayed" => &mut lines.replayed,
                 "stripe-should-retry" => &mut lines.should_retry,
-                "retry-after" => &mut lines.retry_after,
+                "retry-after" => {
+                    lines.retry_after.extend(value.to_str());
+                    continue;
+                }
                 "date" => &mut lines.date,
                 "error-code" | "error_code" => &mut lines.code,
                 _ => continue,
@@ -76,7 +83,9 @@ impl Told {
             }),
             retry_after: lines
                 .retry_after
-                .and_then(|value| retry_after(value, lines.date, now())),
+                .iter()
+                .filter_map(|value| retry_after(value, lines.date, now()))
+                .max(),
             expires: lines.expires.and_then(|value| expiry(value, lines.date, now())),
         };
         Self {
@@ -88,6 +97,15 @@ impl Told {
     /// Whether the body may explain a refusal.
     pub(super) fn is_explained(&self, headers: &HeaderMap) -> bool {
         self.heard.status >= 300 && is_json(headers)
+    }
+
+    /// Whether a body that came whole can be understood: it is short enough, and not in a coding that nobody asked for.
+    pub(super) fn is_legible(headers: &HeaderMap, bytes: usize) -> bool {
+        let is_coded = headers
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .any(|coding| coding != "identity");
+        bytes <= PROBLEM_BYTES_MAX && !is_coded
     }
 
     /// How far an attempt with this answer came. What a refusal says in a part that was not understood may be that it had
@@ -103,6 +121,7 @@ impl Told {
 
     /// Takes in what the body says. A header that said it already has the last word.
     pub(super) fn explain(&mut self, body: &[u8]) {
+        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
         let Ok(Value::Object(problem)) = serde_json::from_slice(body) else {
             return;
         };
@@ -126,9 +145,12 @@ pub(super) fn wall() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(WallClock.now().as_millis())
 }
 
-/// More of a refusal than is read.
-pub(super) fn too_long() -> Error {
-    Error::new(ErrorKind::Broken, "the refusal is too long to be understood")
+/// A refusal that cannot be read.
+pub(super) fn illegible() -> Error {
+    Error::new(
+        ErrorKind::Broken,
+        "the refusal is too long, or in a coding that nobody asked for",
+    )
 }
 
 /// A wait that JSON gives, up to the next millisecond: never earlier than asked.

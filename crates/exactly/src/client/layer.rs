@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::around::{Around, NoAnswer, is_refused};
 use super::engine::{Attempted, Plan, Transport};
 use super::error::{Error, ErrorKind};
-use super::heard::{PROBLEM_BYTES_MAX, Told, too_long, wall};
+use super::heard::{PROBLEM_BYTES_MAX, Told, illegible, wall};
 use super::wire::{REQUEST_TIMEOUT, time_left};
 use crate::retry::{BudgetLimits, Ended, Policy};
 
@@ -247,7 +247,7 @@ where
                     let error = Error::caused(ErrorKind::Broken, "read the answer", error);
                     return Attempted::failed(told.ended(false), error);
                 }
-                None => break true,
+                None => break Told::is_legible(&parts.headers, read.len()),
             }
         };
         if is_understood {
@@ -262,8 +262,9 @@ where
         ended: told.ended(is_understood),
         answer: Some(Response::from_parts(parts, body)),
         code: told.code,
-        error: (!is_understood).then(too_long),
+        error: (!is_understood).then(illegible),
         left_key: false,
+        is_spent: false,
     }
 }
 

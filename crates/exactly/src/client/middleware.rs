@@ -159,7 +159,8 @@ async fn read(response: Response) -> Attempted<Response> {
         answer: read.answer.map(|answer| from(&url, answer)),
         code: read.code,
         error: read.error,
-        left_key: read.left_key,
+        left_key: false,
+        is_spent: false,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use reqwest::Url;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Client;
 use super::account::Account;
@@ -13,7 +13,7 @@ use super::error::{Error, ErrorKind};
 use super::frozen::{Frozen, OnAttempt, Payload, address};
 use super::journal::{Close, Entry, Opened};
 use super::outcome::{Answer, Applied, NotApplied, Outcome, Unknown};
-use super::wire::Wire;
+use super::wire::{Way, Wire};
 use crate::retry::{Course, Ending, Expiry, Stop};
 
 /// How long after the last attempt nobody believes that nothing was done: it may still be under way.
@@ -135,7 +135,7 @@ impl Pending {
             policy: self.call.policy.clone(),
             on_attempt: OnAttempt::default(),
         };
-        self.client.run(&mut question, false, None).await
+        self.client.run(&mut question, Way::Straight, None).await
     }
 
     /// What the question may carry: everything but the content, if it goes where the call went.
@@ -168,14 +168,26 @@ impl Pending {
             self.is_open = true;
             return Ok(());
         };
-        let opened = journal.open(&entry).await.map_err(|error| {
+        // A journal that does not answer has no more time than those who are called.
+        let opened = match timeout(self.call.policy.total, journal.open(&entry)).await {
+            Ok(opened) => opened.map_err(|error| Error::caused(ErrorKind::Journal, "write the call down", error)),
+            Err(_) => Err(Error::new(
+                ErrorKind::Journal,
+                "write the call down: the journal did not answer in time",
+            )),
+        };
+        let opened = opened.map_err(|error| {
             self.doubt |= is_named;
-            Halt::NotSent(Error::caused(ErrorKind::Journal, "write the call down", error))
+            Halt::NotSent(error)
         });
         match opened? {
             Opened::New => {}
             Opened::Resumed { key, expires_in, .. } => {
                 self.doubt = true;
+                if self.call.is_key_given && self.call.key.as_ref() != Some(&key) {
+                    let context = "the operation was begun with another key";
+                    return Err(Halt::NotSent(Error::new(ErrorKind::KeyReused, context)));
+                }
                 self.expires = Instant::now() + expires_in.min(FOREVER);
                 self.call.rename(key).map_err(Halt::NotSent)?;
             }
@@ -215,7 +227,8 @@ impl Pending {
 
     async fn run(mut self) -> Outcome {
         let expires_in = self.expires.saturating_duration_since(Instant::now());
-        let mut ran = self.client.run(&mut self.call, self.doubt, Some(expires_in)).await;
+        let way = if self.doubt { Way::WithKey } else { Way::Free };
+        let mut ran = self.client.run(&mut self.call, way, Some(expires_in)).await;
         self.ended = Instant::now();
         let stands = ran.expires.map(|expires| match expires {
             Expiry::In(left) => left.min(FOREVER),
@@ -308,11 +321,11 @@ fn ending_asked(told: &Ran<Answer>) -> Ending {
 
 impl Client {
     /// Attempts a call until it is over.
-    async fn run(&self, call: &mut Frozen, doubt: bool, expires_in: Option<Duration>) -> Ran<Answer> {
+    async fn run(&self, call: &mut Frozen, way: Way, expires_in: Option<Duration>) -> Ran<Answer> {
         let payload = call.payload.lend();
         let call = &*call;
         let mut course = Course::new(&call.policy, call.is_repeatable()).expires_in(expires_in);
-        if doubt {
+        if way == Way::WithKey {
             course = course.in_doubt();
         }
         let plan = Plan {
@@ -327,7 +340,7 @@ impl Client {
             payload,
             self.answer_bytes_max(),
             self.is_plain(),
-            doubt,
+            way,
         );
         self.engine().run(&plan, course, &mut wire).await
     }

@@ -195,6 +195,12 @@ impl RequestBuilder {
 
     fn freeze(self) -> Result<Frozen, Error> {
         let url = address(&self.url)?;
+        for framing in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+            if self.headers.contains_key(&framing) {
+                let context = format!("add the header {framing}: how long the body is follows from the body");
+                return Err(Error::new(ErrorKind::Invalid, context));
+            }
+        }
         let key_header = self.client.key_header().clone();
         let (given, mut headers) = (self.key, self.headers);
         let lines = headers.get_all(&key_header).iter().map(HeaderValue::as_bytes);

@@ -12,7 +12,7 @@ use super::account::Attempt;
 use super::engine::{Attempted, Transport};
 use super::error::{Error, ErrorKind};
 use super::frozen::{Frozen, Payload};
-use super::heard::{PROBLEM_BYTES_MAX, Told, too_long, wall};
+use super::heard::{Told, illegible, wall};
 use super::outcome::Answer;
 use super::sending::Sending;
 use crate::retry::Ended;
@@ -32,9 +32,19 @@ pub(super) struct Wire<'a> {
     answer_bytes_max: usize,
     /// Connections are of our own making.
     is_plain: bool,
-    /// Somebody may have carried the call out before, so it is not sent where its key must not go.
-    is_bound: bool,
+    way: Way,
     under_way: UnderWay,
+}
+
+/// Where a call may be sent on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Wherever answers point.
+    Free,
+    /// Not where its key must not go: somebody may have carried it out before.
+    WithKey,
+    /// Nowhere: only who was asked can answer.
+    Straight,
 }
 
 /// How far the attempt in flight has come.
@@ -44,6 +54,8 @@ struct UnderWay {
     sending: Option<Sending>,
     began: Option<Began>,
     left_key: bool,
+    /// It was answered by somebody who was not shown its key.
+    is_spent: bool,
 }
 
 /// An answer of which the head is here.
@@ -94,7 +106,7 @@ impl<'a> Wire<'a> {
         payload: Payload,
         answer_bytes_max: usize,
         is_plain: bool,
-        is_bound: bool,
+        way: Way,
     ) -> Self {
         Self {
             http,
@@ -102,7 +114,7 @@ impl<'a> Wire<'a> {
             payload,
             answer_bytes_max,
             is_plain,
-            is_bound,
+            way,
             under_way: UnderWay::default(),
         }
     }
@@ -178,7 +190,7 @@ impl<'a> Wire<'a> {
         let began = self.under_way.began.take().expect("it began above");
         let (mut told, body) = (began.told, began.body.freeze());
         let is_explained = told.is_explained(&began.headers);
-        let is_understood = !is_explained || (!truncated && body.len() <= PROBLEM_BYTES_MAX);
+        let is_understood = !is_explained || (!truncated && Told::is_legible(&began.headers, body.len()));
         if is_explained && is_understood {
             told.explain(&body);
         }
@@ -193,8 +205,9 @@ impl<'a> Wire<'a> {
             ended: told.ended(is_understood),
             answer: Some(answer),
             code: told.code,
-            error: (!is_understood).then(too_long),
+            error: (!is_understood).then(illegible),
             left_key: false,
+            is_spent: false,
         })
     }
 
@@ -214,11 +227,13 @@ impl<'a> Wire<'a> {
             code: began.told.code,
             error: Some(error),
             left_key: false,
+            is_spent: false,
         })
     }
 
     fn left_key(&self, mut attempted: Attempted<Answer>) -> Attempted<Answer> {
         attempted.left_key = self.under_way.left_key;
+        attempted.is_spent = self.under_way.is_spent;
         attempted
     }
 }
@@ -238,7 +253,8 @@ impl Transport for Wire<'_> {
                 Ok(response) => response,
                 Err(attempted) => return attempted,
             };
-            match hop.next(call, &response, self.is_bound) {
+            self.under_way.is_spent |= self.under_way.left_key;
+            match hop.next(call, &response, self.way) {
                 Next::Answer => return self.read(response).await,
                 Next::Refused(context) => {
                     return self.refused(response, context).await;
@@ -301,7 +317,10 @@ enum Next<'a> {
 
 impl<'a> Hop<'a> {
     /// What an answer means for the way of the call.
-    fn next(&self, call: &Frozen, response: &Response, is_bound: bool) -> Next<'a> {
+    fn next(&self, call: &Frozen, response: &Response, way: Way) -> Next<'a> {
+        if way == Way::Straight {
+            return Next::Answer;
+        }
         let changes_nothing = is_safe(&call.method);
         let points = match response.status().as_u16() {
             307 | 308 => true,
@@ -323,7 +342,7 @@ impl<'a> Hop<'a> {
             return Next::Refused("the answer points from https to http");
         }
         let stays = url.origin() == self.url.origin();
-        if is_bound && !stays && call.key.is_some() {
+        if way == Way::WithKey && !stays && call.key.is_some() {
             return Next::Refused("the answer points where the key must not go, and the call may have happened");
         }
         let mut headers = self.headers.clone();

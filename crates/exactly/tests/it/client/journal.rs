@@ -162,3 +162,19 @@ async fn the_journal_is_told_how_long_the_server_keeps_the_key() {
         );
     }
 }
+
+#[tokio::test]
+async fn an_operation_that_was_begun_with_another_key_is_not_sent() {
+    let journal = Told::says([resumed("first-key")], []);
+    let server = Scripted::start([]).await;
+    let call = client(&journal)
+        .post(server.url("/"))
+        .operation("refund-17")
+        .key("second-key");
+    let outcome = call.json("ten").send().await;
+    let Outcome::Unknown(unknown) = &outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(unknown.error().unwrap().kind(), ErrorKind::KeyReused);
+    assert!(outcome.account().attempts().is_empty());
+}

@@ -337,6 +337,26 @@ async fn a_refusal_that_is_too_long_to_be_understood_tells_nothing() {
 }
 
 #[tokio::test]
+async fn a_refusal_in_a_coding_that_nobody_asked_for_tells_nothing() {
+    let headers = "content-type: application/json\r\ncontent-encoding: gzip\r\n";
+    let server = Scripted::start([Act::Answer(answer("409 Conflict", headers, "not to be read"))]).await;
+    let outcome = once(&server, &hasty()).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn whoever_is_asked_has_to_answer_itself() {
+    let server = Scripted::start([Act::CutAnswer(String::new(), 0)]).await;
+    let Outcome::Unknown(unknown) = once(&server, &hasty()).await else {
+        panic!("the answer was lost");
+    };
+    server.then(Act::Answer(answer("302 Found", "location: /login\r\n", "")));
+    server.then(Act::Answer(answer("200 OK", "", "please sign in")));
+    let outcome = unknown.ask(&server.url("/by-key")).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_known_code_in_a_header_has_the_last_word() {
     let headers = "content-type: application/json\r\nerror-code: PROVIDER.duplicate\r\n";
     let server = Scripted::start([Act::Answer(answer("409 Conflict", headers, "{\"code\":\"E1042\"}"))]).await;

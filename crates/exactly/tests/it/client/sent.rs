@@ -220,6 +220,31 @@ async fn neither_key_nor_credentials_nor_content_are_in_what_is_printed() {
 }
 
 #[tokio::test]
+async fn who_was_called_without_a_key_is_not_called_again_though_the_way_ended_further_on() {
+    let dead = format!("http://{}/", refused_address());
+    let elsewhere = Scripted::start([redirect("307 Temporary Redirect", &dead), ok()]).await;
+    let away = || redirect("307 Temporary Redirect", &elsewhere.url("/refunds"));
+    let server = Scripted::start([away(), away()]).await;
+    let outcome = hasty().post(server.url("/refunds")).key("k").json("ten").send().await;
+    assert_eq!(outcome.account().stop(), Some(Stop::Unrepeatable), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NotApplied(_)), "{outcome:?}");
+    assert_eq!(elsewhere.arrived().len(), 1);
+}
+
+#[tokio::test]
+async fn of_two_waits_that_are_asked_for_the_longer_counts() {
+    let server = Scripted::start([Act::Answer(answer(
+        "503 Service Unavailable",
+        "retry-after: 0\r\nretry-after: 60\r\n",
+        "",
+    ))])
+    .await;
+    let outcome = hasty().post(server.url("/")).send().await;
+    let ready_in = Duration::from_mins(1);
+    assert_eq!(outcome.account().stop(), Some(Stop::Deadline { ready_in }));
+}
+
+#[tokio::test]
 async fn a_redirect_that_would_become_a_get_is_an_answer() {
     for (status, ending) in [("303 See Other", "applied"), ("302 Found", "unknown")] {
         let server = Scripted::start([redirect(status, "/receipt")]).await;
@@ -299,6 +324,10 @@ async fn what_cannot_be_sent_is_told_and_not_applied() {
         client.post("http://shop.example/").key("k".repeat(256)),
         client.post("http://shop.example/").key("schlüssel"),
         client.post("http://user:secret@shop.example/"),
+        client
+            .post("http://shop.example/")
+            .body("hello")
+            .header("content-length", "3"),
         client
             .post("http://shop.example/")
             .header("idempotency-key", "a")
