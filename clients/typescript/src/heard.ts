@@ -21,26 +21,31 @@ export interface Heard {
 }
 
 /** Of a longer body nothing is read: no problem needs that much to be told. */
-const PROBLEM_BYTES_MAX = 64 * 1024;
+export const PROBLEM_BYTES_MAX = 64 * 1024;
 
 /** Reads an answer. `wall` is the local clock, for servers that do not tell theirs. */
 export function hear(status: number, headers: Headers, body: Uint8Array | undefined, wall: number): Heard {
-  const problem = problemOf(headers, body);
-  const date = headers.get("date");
+  const problem = isExplained(status, headers) && body !== undefined ? problemOf(body) : {};
+  const date = firstLine(headers, "date");
   const clock = (date === null ? undefined : parseHttpDate(date, wall)) ?? wall;
-  const code = problem["code"];
   const retryable = problem["retryable"];
   return {
     status,
-    code: typeof code === "string" ? code : (headers.get("error_code") ?? headers.get("error-code") ?? undefined),
+    code: codeOf(headers, problem["code"]),
     retryable:
-      truth(headers.get("idempotency-retryable")) ??
-      truth(headers.get("stripe-should-retry")) ??
+      truth(firstLine(headers, "idempotency-retryable")) ??
+      truth(firstLine(headers, "stripe-should-retry")) ??
       (typeof retryable === "boolean" ? retryable : undefined),
     key: keyWord(headers),
-    retryAfter: retryAfter(headers.get("retry-after"), clock, wall) ?? seconds(problem["retryAfter"]),
-    expires: expires(headers.get("idempotency-expires"), clock, wall),
+    retryAfter: retryAfter(firstLine(headers, "retry-after"), clock, wall) ?? seconds(problem["retryAfter"]),
+    expires: expires(firstLine(headers, "idempotency-expires"), clock, wall),
   };
+}
+
+/** Whether the body may explain a refusal. */
+export function isExplained(status: number, headers: Headers): boolean {
+  const type = firstLine(headers, "content-type")?.split(";")[0]?.trim().toLowerCase() ?? "";
+  return status >= 300 && (type === "application/json" || type.endsWith("+json"));
 }
 
 /** How long to wait by a `Retry-After` value. Nothing: it is malformed, as if absent. */
@@ -78,10 +83,27 @@ export function repeatHelps(heard: Heard): boolean {
   return heard.retryable ?? meaning(heard.code)?.repeat ?? REPEATED_STATUSES.has(heard.status);
 }
 
+const FIRST_LINE = /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,)?[^,]*/;
+
+/**
+ * What a header says where it is sent once, and in its first line where it is sent twice: `Headers` joins lines with commas.
+ * Of what is read here only dates have a comma of their own, behind the day of the week.
+ */
+function firstLine(headers: Headers, name: string): string | null {
+  const lines = headers.get(name);
+  return lines === null ? null : (FIRST_LINE.exec(lines)?.[0] ?? "");
+}
+
+/** A header whose code is known has the last word; what nobody knows may be anything, and leaves it to the body. */
+function codeOf(headers: Headers, told: unknown): string | undefined {
+  const named = (firstLine(headers, "error_code") ?? firstLine(headers, "error-code"))?.trim();
+  return typeof told === "string" && meaning(named) === undefined ? told : named;
+}
+
 function keyWord(headers: Headers): KeyWord | undefined {
-  const word = headers.get("idempotency-status")?.trim().toLowerCase();
+  const word = firstLine(headers, "idempotency-status")?.trim().toLowerCase();
   if (word === "stored" || word === "replayed" || word === "freed" || word === "unknown") return word;
-  return truth(headers.get("idempotent-replayed")) === true ? "replayed" : undefined;
+  return truth(firstLine(headers, "idempotent-replayed")) === true ? "replayed" : undefined;
 }
 
 function expires(value: string | null, clock: number, wall: number): number | "never" | undefined {
@@ -96,16 +118,19 @@ function truth(value: string | null): boolean | undefined {
   return word === "true" ? true : word === "false" ? false : undefined;
 }
 
+/** Seconds as JSON gives them, up to the next millisecond: never earlier than asked. */
 function seconds(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value * 1000 : undefined;
+  if (typeof value !== "number" || !(value >= 0)) return undefined;
+  // By way of nanoseconds, because 16.001 * 1000 is more than 16001.
+  return Number.isInteger(value) ? value * 1000 : Math.ceil(Math.round(value * 1e9) / 1e6);
 }
 
-function problemOf(headers: Headers, body: Uint8Array | undefined): Readonly<Record<string, unknown>> {
-  const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase() ?? "";
-  const isJson = type === "application/json" || type.endsWith("+json");
-  if (!isJson || body === undefined || body.length > PROBLEM_BYTES_MAX) return {};
+function problemOf(body: Uint8Array): Readonly<Record<string, unknown>> {
+  if (body.length > PROBLEM_BYTES_MAX) return {};
   try {
-    const value: unknown = JSON.parse(new TextDecoder().decode(body));
+    // What is no JSON to the letter explains nothing, to no client.
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
+    const value: unknown = JSON.parse(text);
     return isRecord(value) ? value : {};
   } catch {
     return {};
