@@ -194,3 +194,97 @@ fn is_json(headers: &HeaderMap) -> bool {
     let essence = essence.trim().to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// Waits from here on are written as a word, because no other language counts them.
+    const FOREVER_MS: u128 = 1 << 53;
+
+    #[derive(Deserialize)]
+    struct Table {
+        answers: Vec<Row>,
+    }
+
+    #[derive(Deserialize)]
+    struct Row {
+        what: String,
+        status: u16,
+        headers: Vec<(String, String)>,
+        body: Option<String>,
+        now: u64,
+        heard: Value,
+    }
+
+    fn read(row: &Row) -> Value {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &row.headers {
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        let status = StatusCode::from_u16(row.status).unwrap();
+        let mut told = Told::head(status, &headers, || UNIX_EPOCH + Duration::from_secs(row.now));
+        if let Some(body) = &row.body
+            && told.is_explained(&headers)
+        {
+            told.explain(body.as_bytes());
+        }
+        let heard = told.heard;
+        assert_eq!(heard.status, row.status);
+        serde_json::json!({
+            "code": told.code,
+            "category": heard.code.map(|code| snake(&format!("{code:?}"))),
+            "retryable": heard.retryable,
+            "key": heard.key.map(|key| snake(&format!("{key:?}"))),
+            "retry_after_ms": heard.retry_after.map(millis),
+            "expires_ms": heard.expires.map(|expires| match expires {
+                Expiry::In(left) => millis(left),
+                Expiry::Never => Value::from("never"),
+            }),
+        })
+    }
+
+    fn millis(duration: Duration) -> Value {
+        match duration.as_millis() {
+            FOREVER_MS.. => Value::from("forever"),
+            millis => Value::from(u64::try_from(millis).expect("it is below 2^53")),
+        }
+    }
+
+    fn snake(name: &str) -> String {
+        let mut snake = String::new();
+        for letter in name.chars() {
+            if letter.is_uppercase() && !snake.is_empty() {
+                snake.push('_');
+            }
+            snake.push(letter.to_ascii_lowercase());
+        }
+        snake
+    }
+
+    #[test]
+    fn answers_are_read_as_the_table_of_all_clients_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/answers.json");
+        let table: Table = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert!(table.answers.len() >= 100);
+        let wrong: Vec<_> = table
+            .answers
+            .iter()
+            .filter(|row| read(row) != row.heard)
+            .map(|row| {
+                format!(
+                    "{}: {:?}: {} instead of {}",
+                    row.what,
+                    row.headers,
+                    read(row),
+                    row.heard
+                )
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
