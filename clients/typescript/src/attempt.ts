@@ -2,7 +2,7 @@
 
 import { Answer } from "./answer.js";
 import { joined } from "./digest.js";
-import { hear } from "./heard.js";
+import { PROBLEM_BYTES_MAX, hear, isExplained } from "./heard.js";
 import { KEY_HEADER, isSafe } from "./request.js";
 import type { FixedRequest } from "./request.js";
 import type { Ended } from "./retry.js";
@@ -129,9 +129,13 @@ async function answered(wire: Wire, response: Response, progress: Progress): Pro
     }
   }
   const bytes = joined(progress.received);
-  const heard = hear(response.status, response.headers, truncated ? undefined : bytes, wire.wall());
-  const answer = new Answer(heard, response.headers, bytes, truncated);
-  return { ended: { phase: "answered", heard, keyless: progress.keyless }, answer };
+  const { status, headers } = response;
+  const unread = truncated || bytes.length > PROBLEM_BYTES_MAX;
+  const heard = hear(status, headers, unread ? undefined : bytes, wire.wall());
+  const answer = new Answer(heard, headers, bytes, truncated);
+  // What a refusal says in the part that was not read may be that it had happened.
+  const phase = unread && isExplained(status, headers) ? "sent" : "answered";
+  return { ended: { phase, heard, keyless: progress.keyless }, answer };
 }
 
 function brokenOff(wire: Wire, progress: Progress, error: unknown): AttemptResult {

@@ -237,6 +237,26 @@ test("an answer over the limit is truncated and says so", async () => {
   assert.ok(exact.outcome.kind === "applied" && !exact.outcome.answer.truncated);
 });
 
+test("a refusal whose explanation is too long to be read may say that it had happened", async () => {
+  const json = { "content-type": "application/problem+json" };
+  const explained = (length: number): string => JSON.stringify({ detail: "x".repeat(length), code: "VALIDATION.x" });
+  const whole = explained(64 * 1024 - explained(0).length);
+  assert.equal(brief((await post([reply(422, json, whole)])).outcome), "not_applied final 1");
+  const long = await post([reply(422, json, `${whole} `)]);
+  assert.equal(brief(long.outcome), "unknown attempts 4");
+  assert.deepEqual(
+    long.outcome.attempts.map(({ phase, status, code }) => [phase, status, code]).at(0),
+    ["sent", 422, undefined],
+  );
+  assert.equal(brief((await post([reply(422, json, explained(9))], { answerMax: 9 })).outcome), "unknown attempts 4");
+  // The key's own answer may still be one that says it had happened.
+  const kept = { ...json, "idempotency-status": "stored" };
+  assert.equal(brief((await post([reply(409, kept, `${whole} `)])).outcome), "unknown attempts 4");
+  const page = reply(422, { "content-type": "text/html" }, `${whole} `);
+  assert.equal(brief((await post([page], { answerMax: 9 })).outcome), "not_applied final 1");
+  assert.equal(brief((await post([reply(201, json, `${whole} `)], { answerMax: 9 })).outcome), "applied done 1");
+});
+
 test("an abort before the first byte is not applied, in flight it is unknown, and it cuts a wait short", async () => {
   const early = await post([reply(200)], {}, { signal: AbortSignal.abort() });
   assert.equal(brief(early.outcome), "not_applied aborted 0");
