@@ -10,7 +10,7 @@ import type { Attempt, Finished, Stop } from "./outcome.js";
 import { isSafe } from "./request.js";
 import type { FixedRequest } from "./request.js";
 import { Course, fate } from "./retry.js";
-import type { Decision, Phase } from "./retry.js";
+import type { Decision, Ended, Phase } from "./retry.js";
 import type { Policy } from "./schedule.js";
 import type { Fate } from "./taxonomy.js";
 
@@ -53,12 +53,12 @@ export interface CallOptions {
   readonly began: number;
   /** An earlier attempt with this key may have happened. */
   readonly doubt: boolean;
-  /** How long the key is thought to stand, in milliseconds. */
-  readonly keyStands?: number | undefined;
+  /** How long the key is thought to stand, in milliseconds from when the caller began to wait; nothing: for good. */
+  readonly keyStands: number | undefined;
 }
 
 export interface CallResult extends Finished {
-  /** How long the key still stands, in milliseconds, as far as the server told. */
+  /** How long the key still stands, in milliseconds, by the server's word or else by what is thought. */
   readonly keyLeft: number;
   /** Whether the same bytes may be sent again. */
   readonly repeatable: boolean;
@@ -97,7 +97,7 @@ class Call {
     this.#repeatable = !carriesStream && (key !== undefined || isSafe(request.method));
     this.#course = new Course(options.policy, this.#repeatable, {
       doubt: options.doubt,
-      keyStands: options.keyStands,
+      keyStands: key === undefined ? undefined : options.keyStands,
     });
     this.#signal = options.signal ?? new AbortController().signal;
     this.#began = options.began;
@@ -118,7 +118,8 @@ class Call {
       budget?.ended(world.now(), ended.phase === "answered" && !repeatHelps(ended.heard));
       // What was aborted asks for no retry, and takes none.
       const grant = (): boolean => this.#signal.aborted || (budget?.take(world.now()) ?? true);
-      const decision = this.#course.after(ended, this.#elapsed(), world.random(), grant);
+      const took = this.#attempts.at(-1)?.took ?? 0;
+      const decision = this.#course.after(counted(ended, took), this.#elapsed(), world.random(), grant);
       const stop = this.#stop(decision, result);
       this.#tell(decision, stop);
       if (stop !== undefined || decision.kind === "stop") {
@@ -144,6 +145,16 @@ class Call {
     return this.#left() <= 0 ? "deadline" : undefined;
   }
 
+  /** What comes first of all that ends an attempt. */
+  #limit(): { readonly ms: number; readonly told: string } {
+    // What arrives after the key has expired is a new operation.
+    const stands = this.#course.expires - this.#elapsed();
+    const left = this.#left();
+    return stands < left
+      ? { ms: stands, told: "the key does not stand for the call any longer" }
+      : { ms: left, told: "the time for the call is over" };
+  }
+
   async #attempt(waited: number): Promise<AttemptResult> {
     const { world, request, key } = this;
     const began = world.now();
@@ -151,8 +162,9 @@ class Call {
     const over = new AbortController();
     const giveUp = (): void => breaker.abort(this.#signal.reason);
     this.#signal.addEventListener("abort", giveUp, { once: true });
-    void world.sleep(this.#left(), over.signal).then(() => {
-      if (!over.signal.aborted) breaker.abort(new DOMException("the time for the call is over", "TimeoutError"));
+    const limit = this.#limit();
+    void world.sleep(limit.ms, over.signal).then(() => {
+      if (!over.signal.aborted) breaker.abort(new DOMException(limit.told, "TimeoutError"));
     });
     const result = await attempt(world, request, key, () => this.#left(), breaker.signal);
     over.abort();
@@ -220,4 +232,17 @@ class Call {
       repeatable: this.#repeatable && !this.#keyless,
     };
   }
+}
+
+/** Dates have whole seconds. */
+const ROUNDED_MS = 1000;
+
+/**
+ * Counts the expiry that an answer tells from the start of its attempt instead of from its arrival, so that no key is relied
+ * on for too long.
+ */
+function counted(ended: Ended, took: number): Ended {
+  if (ended.phase === "not_sent" || typeof ended.heard?.expires !== "number") return ended;
+  const expires = Math.max(0, ended.heard.expires - took - ROUNDED_MS);
+  return { ...ended, heard: { ...ended.heard, expires } };
 }

@@ -29,7 +29,7 @@ export interface ClientOptions {
   readonly fetchOptions?: FetchOptions;
   /** Where the keys of operations are kept: in memory unless said otherwise. */
   readonly storage?: OperationStore;
-  /** How long a key stands if the server does not say, in milliseconds: 24 hours. */
+  /** How long a key stands, named or not, if the server does not say, in milliseconds: 24 hours. */
   readonly keyStands?: number;
   /** Retries per destination; false: no limit. */
   readonly budget?: Partial<BudgetLimits> | false;
@@ -70,6 +70,7 @@ export function createClient(options: ClientOptions = {}): Client {
 export class Client extends Sender<ClientSendOptions> {
   readonly #options: ClientOptions;
   readonly #world: World;
+  readonly #keyStands: number;
   readonly #operations: Operations;
   readonly #digests = new Map<string, string>();
 
@@ -77,10 +78,11 @@ export class Client extends Sender<ClientSendOptions> {
     super();
     this.#options = options;
     this.#world = world(options);
+    this.#keyStands = options.keyStands ?? KEY_STANDS_MS;
     this.#operations = new Operations({
       store: options.storage ?? new MemoryStore(),
       wall: this.#world.wall,
-      keyStands: options.keyStands ?? KEY_STANDS_MS,
+      keyStands: this.#keyStands,
       onStorageError: options.onStorageError,
       now: this.#world.now,
       carry: (request, key, sending, known) => this.#carry(request, key, sending, known),
@@ -102,7 +104,7 @@ export class Client extends Sender<ClientSendOptions> {
       return outcomeOf({ ending: "not_applied", stop: "key_reused", key: request.key, attempts: [] }, undefined);
     }
     const key = request.key ?? (isSafe(request.method) ? undefined : uuid());
-    return this.#finish(request, key, options, { began, doubt: false, keyStands: undefined });
+    return this.#finish(request, key, options, { began, doubt: false, keyStands: this.#keyStands });
   }
 
   async #finish(

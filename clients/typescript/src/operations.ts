@@ -47,6 +47,7 @@ export interface KnownKey {
   /** When the caller began to wait, on the monotonic clock. */
   readonly began: number;
   readonly doubt: boolean;
+  /** In milliseconds from then; nothing: for good. */
   readonly keyStands: number | undefined;
 }
 
@@ -153,7 +154,8 @@ export class Operations {
 
   async #carry(sending: Sending, held: Held, doubt: boolean): Promise<Outcome> {
     const { request, options, began } = sending;
-    const keyStands = held.expiresAt === null ? undefined : held.expiresAt - this.#carrier.wall();
+    const { wall, now } = this.#carrier;
+    const keyStands = held.expiresAt === null ? undefined : held.expiresAt - wall() + now() - began;
     const result = await this.#carrier.carry(request, held.key, options, { began, doubt, keyStands });
     const ending = await this.#settle(sending, held, result);
     const again = (more: ResolveOptions): Promise<Outcome> => {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NotAppliedError, UnknownOutcomeError, createClient } from "@exactly/client";
+import { CLASSES, NotAppliedError, UnknownOutcomeError, createClient } from "@exactly/client";
 import type { AttemptEvent, Outcome } from "@exactly/client";
 import { Time, cut, present, problem, refused, reply, scripted, still } from "./world.js";
 import type { Reply } from "./world.js";
@@ -158,7 +158,9 @@ test("no attempt begins after the key has expired", async () => {
   const headers = { "idempotency-expires": date, date: new Date(0).toUTCString() };
   const { outcome, sent } = await post([reply(503, { ...headers, "retry-after": "3" })]);
   assert.equal(brief(outcome), "not_applied expired 1");
-  const other = await post([reply(503, { ...headers, "retry-after": "2" }), reply(200)]);
+  // Dates have whole seconds, so the last one is not relied on.
+  assert.equal(brief((await post([reply(503, { ...headers, "retry-after": "2" })])).outcome), "not_applied expired 1");
+  const other = await post([reply(503, { ...headers, "retry-after": "1" }), reply(200)]);
   assert.equal(brief(other.outcome), "applied done 2");
   assert.equal(sent.length, 1);
 });
@@ -171,6 +173,65 @@ test("a key that expired meanwhile is not sent to find out either", async () => 
   time.pass(3000);
   assert.equal(brief(await outcome.resolve()), "unknown expired 0");
   assert.equal(sent.length, 1);
+});
+
+test("a key is thought to stand for a day, for retries and for finding out alike", async () => {
+  const hours = 3600 * 1000;
+  const patient = { ...CLASSES.background, total: 100 * hours };
+  const late = reply(503, { "retry-after": String(24 * 3600) });
+  assert.equal(brief((await post([late], { class: patient })).outcome), "not_applied expired 1");
+  const early = reply(503, { "retry-after": String(24 * 3600 - 1) });
+  assert.equal(brief((await post([early, reply(200)], { class: patient })).outcome), "applied done 2");
+  const lost = await post(["hang", reply(200)], { total: 1000 });
+  assert.ok(lost.outcome.kind === "unknown");
+  lost.time.pass(24 * hours - 1001);
+  assert.equal(brief(await lost.outcome.resolve()), "applied done 1");
+  lost.time.pass(1);
+  assert.equal(brief(await lost.outcome.resolve()), "unknown expired 0");
+  assert.equal(lost.sent.length, 2);
+});
+
+test("the server's word on how long the key stands replaces what is thought, also when it is found out later", async () => {
+  const options = { keyStands: 5000 };
+  const busy = (expires: string): Response => reply(503, { "idempotency-expires": expires, "retry-after": "6" });
+  assert.equal(brief((await post([reply(503, { "retry-after": "6" })], options)).outcome), "not_applied expired 1");
+  for (const expires of ["never", new Date(8000).toUTCString()]) {
+    assert.equal(brief((await post([busy(expires), reply(200)], options)).outcome), "applied done 2", expires);
+  }
+  const doubt = reply(500, { "idempotency-expires": "never", "idempotency-retryable": "false" });
+  const lost = await post([doubt, reply(200)], options);
+  assert.ok(lost.outcome.kind === "unknown");
+  lost.time.pass(1e12);
+  assert.equal(brief(await lost.outcome.resolve()), "applied done 1");
+});
+
+test("an expiry is counted from the start of the attempt that was told it", async () => {
+  const date = new Date(0).toUTCString();
+  const slow = (wait: string) => {
+    const time = new Time();
+    const busy = (): Response => {
+      time.pass(2000);
+      return reply(503, { "idempotency-expires": new Date(5000).toUTCString(), date, "retry-after": wait });
+    };
+    const { options } = still(time, [busy, reply(200)]);
+    return createClient(options).post(URL_);
+  };
+  assert.equal(brief(await slow("1")), "applied done 2");
+  assert.equal(brief(await slow("2")), "not_applied expired 1");
+});
+
+test("an attempt in flight is aborted when its key expires", async () => {
+  const { outcome, sent, time } = await post(["hang"], { keyStands: 3000 });
+  assert.equal(brief(outcome), "unknown expired 1");
+  assert.match(String(outcome.error), /the key does not stand/);
+  assert.equal(time.now(), 3000);
+  assert.equal(sent[0]?.signal.aborted, true);
+});
+
+test("what needs no key is not bound to the life of one", async () => {
+  const time = new Time();
+  const { options } = still(time, [reply(503), reply(200)]);
+  assert.equal(brief(await createClient({ ...options, keyStands: 1 }).get(URL_)), "applied done 2");
 });
 
 test("the server's word beats the code, and the code the status", async () => {
