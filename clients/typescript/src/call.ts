@@ -1,4 +1,4 @@
-/** One call: attempts and waits, within one deadline. */
+/** One call: attempts, each with a time of its own, and waits, all within one deadline. */
 
 import type { Answer } from "./answer.js";
 import { attempt } from "./attempt.js";
@@ -147,12 +147,13 @@ class Call {
 
   /** What comes first of all that ends an attempt. */
   #limit(): { readonly ms: number; readonly told: string } {
+    const { attempt: own } = this.options.policy;
     // What arrives after the key has expired is a new operation.
     const stands = this.#course.expires - this.#elapsed();
     const left = this.#left();
-    return stands < left
-      ? { ms: stands, told: "the key does not stand for the call any longer" }
-      : { ms: left, told: "the time for the call is over" };
+    if (stands < Math.min(left, own)) return { ms: stands, told: "the key does not stand for the call any longer" };
+    if (own < left) return { ms: own, told: "the time for the attempt is over" };
+    return { ms: left, told: "the time for the call is over" };
   }
 
   async #attempt(waited: number): Promise<AttemptResult> {

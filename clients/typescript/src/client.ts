@@ -25,6 +25,8 @@ export interface ClientOptions {
   readonly class?: ClassName | Policy;
   /** The time for everything, in milliseconds; the class's own unless said otherwise. */
   readonly total?: number;
+  /** The time for one attempt, in milliseconds; the class's own unless said otherwise. */
+  readonly attempt?: number;
   readonly headers?: HeadersInit;
   readonly fetchOptions?: FetchOptions;
   /** Where the keys of operations are kept: in memory unless said otherwise. */
@@ -131,8 +133,11 @@ export class Client extends Sender<ClientSendOptions> {
   #policy(options: SendOptions): Policy {
     const named = options.class ?? this.#options.class ?? "user-facing";
     const policy = typeof named === "string" ? CLASSES[named] : named;
-    const total = options.total ?? this.#options.total;
-    return total === undefined ? policy : { ...policy, total };
+    return {
+      ...policy,
+      total: options.total ?? this.#options.total ?? policy.total,
+      attempt: options.attempt ?? this.#options.attempt ?? policy.attempt,
+    };
   }
 
   /** Rejects if the work is not done before the call's time is over. */

@@ -17,6 +17,8 @@ export interface Policy {
   readonly retries: number;
   /** From the start to the end of the last attempt, with every wait between; milliseconds. */
   readonly total: number;
+  /** How long one attempt may take, so that a server that says nothing does not use up the time of all; milliseconds. */
+  readonly attempt: number;
   readonly schedule: Schedule;
 }
 
@@ -33,10 +35,16 @@ const WEBHOOK: Schedule = { kind: "offsets", offsets: WEBHOOK_SECONDS.map((offse
 const SCHEDULED: Schedule = { kind: "delays", delays: [30 * SECOND, 2 * MINUTE, 5 * MINUTE] };
 
 export const CLASSES: Readonly<Record<ClassName, Policy>> = {
-  "user-facing": { class: "user-facing", retries: 3, total: 10 * SECOND, schedule: PLAYBOOK },
-  background: { class: "background", retries: 5, total: 5 * MINUTE, schedule: DOUBLING_SECONDS },
-  webhook: { class: "webhook", retries: 9, total: 24 * HOUR, schedule: WEBHOOK },
-  scheduled: { class: "scheduled", retries: 3, total: HOUR, schedule: SCHEDULED },
+  "user-facing": { class: "user-facing", retries: 3, total: 10 * SECOND, attempt: 5 * SECOND, schedule: PLAYBOOK },
+  background: {
+    class: "background",
+    retries: 5,
+    total: 5 * MINUTE,
+    attempt: 30 * SECOND,
+    schedule: DOUBLING_SECONDS,
+  },
+  webhook: { class: "webhook", retries: 9, total: 24 * HOUR, attempt: 30 * SECOND, schedule: WEBHOOK },
+  scheduled: { class: "scheduled", retries: 3, total: HOUR, attempt: MINUTE, schedule: SCHEDULED },
 };
 
 /**

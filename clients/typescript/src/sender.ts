@@ -9,6 +9,8 @@ export interface SendOptions extends RequestOptions {
   readonly class?: ClassName | Policy | undefined;
   /** The time for everything, in milliseconds. */
   readonly total?: number | undefined;
+  /** The time for one attempt, in milliseconds. */
+  readonly attempt?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 

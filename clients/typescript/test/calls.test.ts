@@ -120,6 +120,51 @@ test("at the deadline the attempt in flight is aborted, also if fetch does not l
   assert.equal(sent[0]?.signal.aborted, true);
 });
 
+test("an attempt that says nothing is given up, and the call goes on while there is time", async () => {
+  const { outcome, sent, time } = await post(["hang", reply(200)]);
+  assert.equal(brief(outcome), "applied done 2");
+  assert.deepEqual(
+    outcome.attempts.map(({ phase, took }) => [phase, took]),
+    [
+      ["sent", 5000],
+      ["answered", 0],
+    ],
+  );
+  assert.equal(sent[0]?.signal.aborted, true);
+  assert.equal(time.now(), 5100);
+  // Whoever answers is told how long the call is waited for, and not the attempt.
+  assert.deepEqual(
+    sent.map((one) => one.headers.get("x-request-timeout")),
+    ["10000", "4900"],
+  );
+  const silent = await post(["hang"]);
+  assert.equal(brief(silent.outcome), "unknown deadline 2");
+  assert.equal(silent.time.now(), 10_000);
+  assert.match(String(silent.outcome.error), /the time for the call is over/);
+});
+
+test("every class has its time for an attempt, and so have clients and calls that say so", async () => {
+  const first = async (options: object, sending = {}): Promise<number | undefined> =>
+    (await post(["hang", reply(200)], options, sending)).outcome.attempts[0]?.took;
+  assert.equal(await first({ class: "user-facing" }), 5000);
+  assert.equal(await first({ class: "background" }), 30_000);
+  assert.equal(await first({ class: "webhook" }), 30_000);
+  assert.equal(await first({ class: "scheduled" }), 60_000);
+  assert.equal(await first({ attempt: 700 }), 700);
+  assert.equal(await first({ attempt: 700 }, { attempt: 900 }), 900);
+  assert.equal(await first({ attempt: 60_000 }), 10_000, "the call's own time comes first");
+});
+
+test("a body that drips is given up with its attempt, and one that is not repeatable ends there", async () => {
+  const dripping = (): Response =>
+    new Response(new ReadableStream({ pull: () => new Promise(() => {}) }), { status: 200 });
+  assert.equal(brief((await post([dripping, reply(200)])).outcome), "applied done 2");
+  const body = new Blob(["once"]).stream() as ReadableStream<Uint8Array>;
+  const once = await post(["hang"], {}, { json: undefined, body });
+  assert.equal(brief(once.outcome), "unknown unrepeatable 1");
+  assert.equal(once.time.now(), 5000);
+});
+
 test("an answer whose body never ends is under the same deadline", async () => {
   const dripping = (): Response =>
     new Response(new ReadableStream({ pull: () => new Promise(() => {}) }), { status: 200 });

@@ -54,7 +54,8 @@ import { IndexedDbStore, LocalStore, createClient } from "/client/index.js";
 const store = new URLSearchParams(location.search).get("store");
 const storage = store === "local" ? new LocalStore() : new IndexedDbStore();
 const schedule = { kind: "doubling", base: 20, jitter: "full", cap: 200 };
-const client = createClient({ storage, budget: false, class: { class: "page", retries: 3, total: 8000, schedule } });
+const policy = { class: "page", retries: 3, total: 8000, attempt: 8000, schedule };
+const client = createClient({ storage, budget: false, class: policy });
 const told = (outcome) => ({
   kind: outcome.kind, stop: outcome.stop, key: outcome.key,
   phases: outcome.attempts.map((attempt) => attempt.phase),

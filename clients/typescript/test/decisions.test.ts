@@ -69,7 +69,13 @@ function rows(): Row[] {
   return made;
 }
 
-const ENOUGH: Policy = { class: "test", retries: 1, total: 1000, schedule: { kind: "delays", delays: [0] } };
+const ENOUGH: Policy = {
+  class: "test",
+  retries: 1,
+  total: 1000,
+  attempt: 1000,
+  schedule: { kind: "delays", delays: [0] },
+};
 const yes = (): boolean => true;
 
 function stopOf(decision: Decision): string {

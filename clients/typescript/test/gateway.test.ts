@@ -29,6 +29,7 @@ const STUBBORN: Policy = {
   class: "stubborn",
   retries: 8,
   total: 20_000,
+  attempt: 20_000,
   schedule: { kind: "doubling", base: 5, jitter: "full", cap: 100 },
 };
 

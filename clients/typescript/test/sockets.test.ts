@@ -17,8 +17,14 @@ interface Cut {
   readonly reset?: boolean;
 }
 
-const ONCE: Policy = { class: "once", retries: 0, total: 5000, schedule: { kind: "delays", delays: [] } };
-const TWICE: Policy = { class: "twice", retries: 2, total: 5000, schedule: { kind: "delays", delays: [1, 1] } };
+const ONCE: Policy = {
+  class: "once",
+  retries: 0,
+  total: 5000,
+  attempt: 5000,
+  schedule: { kind: "delays", delays: [] },
+};
+const TWICE: Policy = { ...ONCE, class: "twice", retries: 2, schedule: { kind: "delays", delays: [1, 1] } };
 const KEY = "0123456789";
 const BODY = '{"amount":12}';
 
