@@ -167,7 +167,7 @@ export class Operations {
     return outcome;
   }
 
-  /** Notes what is known. What the store then fails to do leaves a key that is sent again, and does no harm. */
+  /** Notes what is known. What the store then fails to do leaves a key that is sent again, which does no harm. */
   async #settle({ name, remember, options }: Sending, held: Held, result: CallResult): Promise<Finished["ending"]> {
     const { store, wall, onStorageError } = this.#carrier;
     const { ending, keyLeft, answer } = result;
@@ -176,19 +176,20 @@ export class Operations {
     // What is known is not kept from the caller by a store that hangs.
     const inTime = <T>(work: Promise<T>): Promise<T> =>
       this.#carrier.inTime(work, { ...options, total: SETTLE_MS }, this.#carrier.now());
+    // Nothing came of our attempts, but another tab may have sent the key too.
+    const certain = held.applied || (answer !== undefined && speaksForTheKey(answer.heard));
     try {
       if (ending === "unknown" || (held.applied && remember)) {
         await inTime(store.note(name, held.key, held));
         return ending;
       }
-      // Nothing came of our attempts, but another tab may have sent the key too.
-      const certain = held.applied || (answer !== undefined && speaksForTheKey(answer.heard));
       const gone = await inTime(store.remove(name, held.key, !certain));
       if (gone) this.#held.delete(name);
       return gone ? ending : "unknown";
     } catch (error) {
       onStorageError?.(error);
-      return ending;
+      // Whether another tab has it could not be asked.
+      return certain ? ending : "unknown";
     }
   }
 }

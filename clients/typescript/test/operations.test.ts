@@ -247,7 +247,7 @@ test("a remembered operation sends its key again until it expires, and is then a
   assert.equal(keys(one.sent, two.sent).size, 2);
 });
 
-test("a store that fails lets nothing out, and one that fails afterwards changes no outcome", async () => {
+test("a store that fails lets nothing out, and one that fails afterwards does not hide what happened", async () => {
   class Failing extends RecordStore {
     constructor(readonly after: number) {
       super();
@@ -269,6 +269,35 @@ test("a store that fails lets nothing out, and one that fails afterwards changes
   const full = new Pages(new Failing(1)).open([reply(200)], { onStorageError: (error: unknown) => errors.push(error) });
   assert.equal(brief(await full.client.operation("a").post(URL_)), "applied done 1");
   assert.equal(errors.length, 1);
+});
+
+test("where the store cannot say whether another tab has the key, nothing is said to be undone", async () => {
+  class Unclosable extends MemoryStore {
+    fault: Promise<never> | undefined;
+    override remove(name: string, key: string, unlessJoined: boolean): Promise<boolean> {
+      return this.fault ?? super.remove(name, key, unlessJoined);
+    }
+  }
+  for (const fault of [Promise.reject(new Error("quota exceeded")), new Promise<never>(() => {})]) {
+    fault.catch(() => {});
+    const store = new Unclosable();
+    store.fault = fault;
+    const errors: unknown[] = [];
+    const onStorageError = (error: unknown): unknown => errors.push(error);
+    const { client, sent } = new Pages(store).open([reply(422), reply(201)], { onStorageError });
+    const refusal = await client.operation("a").post(URL_);
+    assert.equal(brief(refusal), "unknown final 1");
+    assert.equal(errors.length, 1);
+    store.fault = undefined;
+    assert.ok(refusal.kind === "unknown");
+    assert.equal(brief(await refusal.resolve()), "applied done 1");
+    assert.equal(keys(sent).size, 1);
+    store.fault = fault;
+    for (const word of ["stored", "replayed"]) {
+      const told = new Pages(store).open([reply(422, { "idempotency-status": word })]);
+      assert.equal(brief(await told.client.operation(word).post(URL_)), "not_applied final 1", "the key's own answer");
+    }
+  }
 });
 
 test("a store that hangs is under the deadline, and lets nothing out", async () => {
