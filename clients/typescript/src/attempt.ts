@@ -24,6 +24,14 @@ export interface AttemptResult {
   readonly error?: unknown;
 }
 
+/** What every attempt of a call carries. */
+export interface Parcel {
+  readonly request: FixedRequest;
+  readonly key: string | undefined;
+  /** Somebody may have carried it out before, so it is not sent on to where its key must not go. */
+  readonly isBound: boolean;
+}
+
 const HOPS_MAX = 5;
 const NOT_FOR_OTHERS = [KEY_HEADER, "authorization", "cookie", "proxy-authorization"];
 
@@ -39,8 +47,7 @@ interface Progress {
 /** Sends the request and reads its answer, until the signal says that it is enough. Never throws. */
 export async function attempt(
   wire: Wire,
-  request: FixedRequest,
-  key: string | undefined,
+  parcel: Parcel,
   left: () => number,
   signal: AbortSignal,
 ): Promise<AttemptResult> {
@@ -52,7 +59,7 @@ export async function attempt(
     stop = () => resolve(brokenOff(wire, progress, signal.reason));
     signal.addEventListener("abort", stop, { once: true });
   });
-  const carried = exchange(wire, request, key, left, signal, progress).catch((error: unknown) =>
+  const carried = exchange(wire, parcel, left, signal, progress).catch((error: unknown) =>
     brokenOff(wire, progress, error),
   );
   const result = await Promise.race([carried, stopped]);
@@ -62,8 +69,7 @@ export async function attempt(
 
 async function exchange(
   wire: Wire,
-  request: FixedRequest,
-  key: string | undefined,
+  { request, key, isBound }: Parcel,
   left: () => number,
   signal: AbortSignal,
   progress: Progress,
@@ -88,7 +94,7 @@ async function exchange(
     progress.started = true;
     const response = await sending;
     const next = hop < HOPS_MAX ? target(response, request, url) : undefined;
-    if (next === undefined) {
+    if (next === undefined || (isBound && next.origin !== url.origin)) {
       progress.response = response;
       return answered(wire, response, progress);
     }

@@ -434,6 +434,21 @@ test("what was sent to another origin without the key is not sent again, what ne
   assert.equal(brief((await post([away, refused(), reply(200)])).outcome), "applied done 2");
 });
 
+test("what may have happened before is not sent on to where its key must not go", async () => {
+  const away = reply(307, { location: "http://other.test/" });
+  const home = reply(307, { location: "/v2" });
+  const lost = await post(["hang", away, home, away, home, reply(200)], { total: 1000 });
+  assert.ok(lost.outcome.kind === "unknown");
+  assert.equal(brief(await lost.outcome.resolve()), "unknown final 1");
+  assert.equal(brief(await lost.outcome.resolve()), "unknown final 1", "nor by a detour");
+  assert.equal(brief(await lost.outcome.resolve()), "applied done 1", "but on the same origin");
+  assert.deepEqual(
+    lost.sent.map((one) => new URL(one.url).origin),
+    Array<string>(6).fill("http://service.test"),
+  );
+  assert.deepEqual(new Set(lost.sent.map((one) => one.headers.get("idempotency-key"))), new Set([lost.outcome.key]));
+});
+
 test("redirects that change the method, lose encryption or go in circles are the answer", async () => {
   const at = (status: number, location: string): Response => reply(status, { location });
   assert.equal(brief((await post([at(303, "/done")])).outcome), "applied done 1");

@@ -111,6 +111,20 @@ test("a reload sends the same key, and remembers that there is a doubt", async (
   }
 });
 
+test("after a reload an operation is not sent on to where its key must not go", async () => {
+  const away = reply(308, { location: "http://other.test/" });
+  const pages = new Pages();
+  await pages.open(["hang"]).client.operation("a").post(URL_);
+  const after = pages.open([away, reply(200)]);
+  assert.equal(brief(await after.client.operation("a").post(URL_)), "unknown final 1");
+  assert.equal(after.sent.length, 1);
+  // What changes nothing may go wherever it is sent.
+  await pages.open(["hang"]).client.operation("b").get(URL_);
+  const read = pages.open([away, reply(200)]);
+  assert.equal(brief(await read.client.operation("b").get(URL_)), "applied done 1");
+  assert.equal(read.sent[1]?.headers.get("idempotency-key"), null);
+});
+
 test("an abort before the first byte after a reload leaves the doubt as it was", async () => {
   const pages = new Pages();
   await pages.open(["hang"]).client.operation("a").post(URL_);
