@@ -3,7 +3,7 @@
 import { Answer } from "./answer.js";
 import { joined } from "./digest.js";
 import { PROBLEM_BYTES_MAX, hear, isExplained } from "./heard.js";
-import { KEY_HEADER, isSafe } from "./request.js";
+import { KEY_HEADER, isSafe, spelled } from "./request.js";
 import type { FixedRequest } from "./request.js";
 import type { Ended } from "./retry.js";
 
@@ -40,6 +40,8 @@ interface Progress {
   started: boolean;
   /** It went on to an origin that must not see the key. */
   keyless: boolean;
+  /** Somebody answered who was not shown the key, and must not be called again. */
+  spent: boolean;
   response?: Response | undefined;
   received: Uint8Array[];
 }
@@ -51,7 +53,7 @@ export async function attempt(
   left: () => number,
   signal: AbortSignal,
 ): Promise<AttemptResult> {
-  const progress: Progress = { started: false, keyless: false, received: [] };
+  const progress: Progress = { started: false, keyless: false, spent: false, received: [] };
   if (signal.aborted) return { ended: { phase: "not_sent" }, error: signal.reason };
   let stop = (): void => {};
   // A fetch that does not listen to its signal is not waited for.
@@ -75,7 +77,7 @@ async function exchange(
   progress: Progress,
 ): Promise<AttemptResult> {
   const headers = new Headers(request.headers);
-  if (key !== undefined) headers.set(KEY_HEADER, key);
+  if (key !== undefined) headers.set(KEY_HEADER, spelled(key));
   // A request that changes nothing and has nothing to hide can go wherever it is sent.
   const unbound = isSafe(request.method) && key === undefined && wire.sensitive.length === 0;
   let { url } = request;
@@ -93,6 +95,7 @@ async function exchange(
     const sending = wire.fetch(url.href, init);
     progress.started = true;
     const response = await sending;
+    progress.spent ||= progress.keyless;
     const next = hop < HOPS_MAX ? target(response, request, url) : undefined;
     if (next === undefined || (isBound && next.origin !== url.origin)) {
       progress.response = response;
@@ -151,7 +154,7 @@ function brokenOff(wire: Wire, progress: Progress, error: unknown): AttemptResul
     const answer = new Answer(heard, response.headers, joined(progress.received), true);
     return { ended: { phase: "sent", heard, keyless }, answer, error };
   }
-  if (!progress.started || neverLeft(error)) return { ended: { phase: "not_sent" }, error };
+  if (!progress.started || neverLeft(error)) return { ended: { phase: "not_sent", spent: progress.spent }, error };
   return { ended: { phase: "sent", keyless }, error };
 }
 

@@ -167,7 +167,7 @@ class Call {
     void world.sleep(limit.ms, over.signal).then(() => {
       if (!over.signal.aborted) breaker.abort(new DOMException(limit.told, "TimeoutError"));
     });
-    const isBound = this.options.doubt && !isSafe(request.method);
+    const isBound = this.#course.inDoubt && !isSafe(request.method);
     const result = await attempt(world, { request, key, isBound }, () => this.#left(), breaker.signal);
     over.abort();
     this.#signal.removeEventListener("abort", giveUp);

@@ -37,7 +37,7 @@ export function hear(status: number, headers: Headers, body: Uint8Array | undefi
       truth(firstLine(headers, "stripe-should-retry")) ??
       (typeof retryable === "boolean" ? retryable : undefined),
     key: keyWord(headers),
-    retryAfter: retryAfter(firstLine(headers, "retry-after"), clock, wall) ?? seconds(problem["retryAfter"]),
+    retryAfter: longestWait(headers, clock, wall) ?? seconds(problem["retryAfter"]),
     expires: expires(firstLine(headers, "idempotency-expires"), clock, wall),
   };
 }
@@ -55,6 +55,13 @@ export function retryAfter(value: string | null, clock: number, wall: number): n
   if (/^\d+$/.test(text)) return Number(text) * 1000;
   const at = parseHttpDate(text, wall);
   return at === undefined ? undefined : Math.max(0, at - clock);
+}
+
+/** Of several waits that are asked for the longest: none is undercut for the sake of another. */
+function longestWait(headers: Headers, clock: number, wall: number): number | undefined {
+  const lines = headers.get("retry-after")?.match(new RegExp(LINE, "g")) ?? [];
+  const waits = lines.map((line) => retryAfter(line, clock, wall)).filter((wait) => wait !== undefined);
+  return waits.length === 0 ? undefined : Math.max(...waits);
 }
 
 /** Whether the effect came about, as far as this answer alone can tell. */
@@ -83,7 +90,8 @@ export function repeatHelps(heard: Heard): boolean {
   return heard.retryable ?? meaning(heard.code)?.repeat ?? REPEATED_STATUSES.has(heard.status);
 }
 
-const FIRST_LINE = /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,)?[^,]*/;
+const LINE = "(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,)?[^,]+";
+const FIRST_LINE = new RegExp(`^(?:${LINE})?`);
 
 /**
  * What a header says where it is sent once, and in its first line where it is sent twice: `Headers` joins lines with commas.
@@ -129,7 +137,7 @@ function problemOf(body: Uint8Array): Readonly<Record<string, unknown>> {
   if (body.length > PROBLEM_BYTES_MAX) return {};
   try {
     // What is no JSON to the letter explains nothing, to no client.
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(body);
     const value: unknown = JSON.parse(text);
     return isRecord(value) ? value : {};
   } catch {

@@ -42,12 +42,13 @@ export function isSafe(method: string): boolean {
 
 export async function fix(method: string, url: string | URL, options: RequestOptions): Promise<FixedRequest> {
   const headers = new Headers(options.headers);
-  const named = headers.get(KEY_HEADER) ?? undefined;
+  const named = unquoted(headers.get(KEY_HEADER) ?? undefined);
   headers.delete(KEY_HEADER);
   const key = options.key ?? named;
   if (key !== undefined) checkKey(key);
   const upper = method.toUpperCase();
   const at = new URL(url, (globalThis.location as Location | undefined)?.href);
+  if (!/^https?:$/.test(at.protocol)) throw new TypeError(`call ${at.protocol}: only http and https can be called`);
   const { bytes, type, told } = await encoded(options);
   if (bytes !== undefined && (upper === "GET" || upper === "HEAD")) {
     throw new TypeError(`send ${upper}: it has no body; use another method`);
@@ -64,6 +65,17 @@ export async function fix(method: string, url: string | URL, options: RequestOpt
     fetchOptions: options.fetchOptions ?? {},
     digest: async () => digest([upper, at.href, ...(await told(headers.get("content-type") ?? ""))]),
   };
+}
+
+/** The key as a header carries it: bare where every server reads it alike, else as a structured-field string. */
+export function spelled(key: string): string {
+  return /^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]+$/.test(key) ? key : `"${key.replace(/[\\"]/g, "\\$&")}"`;
+}
+
+/** The key that a header carries. */
+function unquoted(value: string | undefined): string | undefined {
+  const quoted = value === undefined ? null : /^"((?:[^"\\]|\\["\\])*)"$/.exec(value);
+  return quoted?.[1]?.replace(/\\(.)/g, "$1") ?? value;
 }
 
 function checkKey(key: string): void {

@@ -18,7 +18,7 @@ export type Phase = "not_sent" | "sent" | "answered";
 
 /** How far an attempt came. A `sent` one with something heard is an answer that was cut off behind its head. */
 export type Ended =
-  | { readonly phase: "not_sent" }
+  | { readonly phase: "not_sent"; readonly spent?: boolean }
   | { readonly phase: "sent"; readonly heard?: Heard | undefined; readonly keyless?: boolean }
   | { readonly phase: "answered"; readonly heard: Heard; readonly keyless?: boolean };
 
@@ -104,6 +104,11 @@ export class Course {
     return decision.kind === "wait" && !grant() ? { kind: "stop", stop: "budget" } : decision;
   }
 
+  /** Whether some attempt may have happened, for all that is known. */
+  get inDoubt(): boolean {
+    return this.#doubt || this.#last?.fate === "unknown";
+  }
+
   /** What is known, should it be over now. */
   ending(): Ending {
     if (this.#proved) return "applied";
@@ -116,7 +121,8 @@ export class Course {
   #next(ended: Ended, known: Fate, elapsed: number, random: number): Decision {
     // Of an answer that was cut off, the rest is worth another attempt even if it is known what it says.
     if (known === "happened" && ended.phase === "answered") return { kind: "stop", stop: "done" };
-    if (ended.phase !== "not_sent" && (!this.#repeatable || ended.keyless === true)) {
+    const isOver = ended.phase === "not_sent" ? ended.spent : !this.#repeatable || ended.keyless;
+    if (isOver === true) {
       return { kind: "stop", stop: "unrepeatable" };
     }
     if (ended.phase === "answered" && !repeatHelps(ended.heard)) return { kind: "stop", stop: "final" };

@@ -70,9 +70,10 @@ impl Told {
     /// Most answers tell nothing that takes a clock to understand, so `now` is asked only for those that do.
     pub(super) fn head(status: StatusCode, headers: &HeaderMap, now: impl Fn() -> SystemTime) -> Self {
         let lines = Lines::find(headers);
+        let code = lines.code.map(str::trim);
         let heard = Heard {
             status: status.as_u16(),
-            code: lines.code.and_then(Code::of),
+            code: code.and_then(Code::of),
             retryable: lines
                 .retryable
                 .and_then(truth)
@@ -90,7 +91,7 @@ impl Told {
         };
         Self {
             heard,
-            code: lines.code.map(str::to_owned),
+            code: code.map(str::to_owned),
         }
     }
 
@@ -155,10 +156,14 @@ pub(super) fn illegible() -> Error {
 
 /// A wait that JSON gives, up to the next millisecond: never earlier than asked.
 fn seconds(seconds: f64) -> Option<Duration> {
-    let millis = Duration::try_from_secs_f64(seconds).ok()?;
-    let whole = Duration::from_millis(u64::try_from(millis.as_millis()).ok()?);
-    Some(if whole < millis {
-        whole + Duration::from_millis(1)
+    if seconds < 0.0 {
+        return None;
+    }
+    // More than can be counted is still a very long wait, not an absent one.
+    let asked = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let whole = Duration::new(asked.as_secs(), asked.subsec_millis() * 1_000_000);
+    Some(if whole < asked {
+        whole.saturating_add(Duration::from_millis(1))
     } else {
         whole
     })
@@ -179,7 +184,8 @@ fn key_word(text: &str) -> Option<KeyWord> {
 }
 
 fn expiry(text: &str, date: Option<&str>, now: SystemTime) -> Option<Expiry> {
-    if text.trim().eq_ignore_ascii_case("never") {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("never") {
         return Some(Expiry::Never);
     }
     // A bare number is a `Retry-After`, not a date.

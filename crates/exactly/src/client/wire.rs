@@ -15,7 +15,7 @@ use super::frozen::{Frozen, Payload};
 use super::heard::{Told, illegible, wall};
 use super::outcome::Answer;
 use super::sending::Sending;
-use crate::retry::Ended;
+use crate::retry::{Ended, Fate};
 
 /// How much time the caller has left, in whole milliseconds.
 pub(super) const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
@@ -283,6 +283,9 @@ impl Transport for Wire<'_> {
     }
 
     fn over(&mut self, attempt: &Attempt, wait: Option<Duration>) {
+        if self.way == Way::Free && attempt.ended.fate() == Fate::Unknown {
+            self.way = Way::WithKey;
+        }
         self.call.on_attempt.tell(attempt, wait);
     }
 }

@@ -281,19 +281,22 @@ impl Ended {
         }
     }
 
-    fn last(&self) -> Last {
-        let fate = match self {
+    /// What the attempt alone tells of the effect.
+    pub fn fate(&self) -> Fate {
+        match self {
             Self::NotSent => Fate::DidNotHappen,
             Self::Answered(heard) => heard.fate(),
             // That it happened is kept already, and cannot be taken back. Why it did not would be in what is missing, and
             // may be that it had happened before.
             Self::CutOff(heard) if heard.speaks_for_the_key() && heard.fate() == Fate::Happened => Fate::Happened,
             Self::Sent | Self::CutOff(_) => Fate::Unknown,
-        };
-        let speaks_for_the_key = self.heard().is_some_and(Heard::speaks_for_the_key);
+        }
+    }
+
+    fn last(&self) -> Last {
         Last {
-            fate,
-            speaks_for_the_key,
+            fate: self.fate(),
+            speaks_for_the_key: self.heard().is_some_and(Heard::speaks_for_the_key),
         }
     }
 }
