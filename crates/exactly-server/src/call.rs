@@ -7,7 +7,10 @@ mod given;
 mod log;
 mod told;
 
+use std::error::Error;
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
+use std::io::{Write as _, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use exactly::client::{Client, ErrorKind, Outcome, RequestBuilder, fresh_key};
-use exactly::retry::{Class, Ending};
+use exactly::retry::Class;
 use exactly_sql::SqliteJournal;
 use http::{HeaderName, Method, header};
 
@@ -102,9 +105,8 @@ impl Args {
     pub(crate) async fn run(self) -> Ended {
         match self.carry_out().await {
             Ok(code) => Ok(code),
-            Err(Refused::Failed(why)) => Err(why.into()),
-            Err(Refused::Usage(why)) => {
-                eprintln!("exactly: {why}");
+            Err(Refused::Failed(why) | Refused::Usage(why)) => {
+                say(format_args!("exactly: {why}"));
                 Ok(ExitCode::from(2))
             }
         }
@@ -118,17 +120,20 @@ impl Args {
             None => client,
             Some(path) => match SqliteJournal::open(path).await {
                 Ok(journal) => client.journal(Arc::new(journal)),
-                Err(error) => return Ok(self.unreadable(&error)),
+                Err(error) => return Ok(self.unsent(&error)),
             },
         };
-        let client = client.build().map_err(|error| Refused::Failed(chain(&error)))?;
+        let client = match client.build() {
+            Ok(client) => client,
+            Err(error) => return Ok(self.unsent(&error)),
+        };
         let call = self.request(&client)?;
         let log = Arc::new(Log::start(self.form(), self.known_key(), self.operation.as_deref()));
         let noted = Arc::clone(&log);
         let call = call.on_attempt(move |attempt, wait| noted.note(attempt, wait));
         let told = tokio::select! {
             outcome = finish(call, self.ask.as_deref()) => judged(&outcome)?,
-            () = interrupted() => Told::interrupted(&log, self.known_key(), self.resume.is_some() || self.journal.is_some()),
+            () = interrupted() => Told::interrupted(&log, self.known_key(), self.may_have_run()),
         };
         Ok(told.show(&self, output))
     }
@@ -196,13 +201,21 @@ impl Args {
         if self.csv { Form::Csv } else { Form::Lines }
     }
 
-    /// The journal may know of an earlier run, and cannot be asked.
-    fn unreadable(&self, error: &exactly::StoreError) -> ExitCode {
-        let mut told = Told::nothing();
-        told.ending = Ending::Unknown;
-        told.error = Some(format!("nothing was sent: {}", chain(error)));
-        told.show(self, None)
+    /// Whether an earlier run may have sent it.
+    fn may_have_run(&self) -> bool {
+        self.resume.is_some() || self.journal.is_some()
     }
+
+    /// This run cannot send it.
+    fn unsent(&self, error: &(dyn Error + 'static)) -> ExitCode {
+        let why = format!("nothing was sent: {}", chain(error));
+        Told::unsent(self.known_key(), self.may_have_run(), why).show(self, None)
+    }
+}
+
+/// Says something on standard error. That nobody hears it is no reason to stop a call half way.
+fn say(line: impl Display) {
+    let _ = writeln!(stderr().lock(), "{line}");
 }
 
 /// Carries it out, and asks if that did not tell.

@@ -9,6 +9,7 @@ use exactly::client::{Attempt, ErrorKind};
 use exactly::retry::{Ended, Fate, Heard, KeyWord};
 use tokio::time::Instant;
 
+use super::say;
 use crate::calls::plain;
 
 /// How attempts are told.
@@ -39,8 +40,8 @@ impl Log {
     /// The key is told first: whatever comes, somebody has to have it.
     pub(super) fn start(form: Form, key: Option<&str>, operation: Option<&str>) -> Self {
         match (key, operation) {
-            (Some(key), _) => eprintln!("key {}", plain(key)),
-            (None, Some(operation)) => eprintln!("operation {}", plain(operation)),
+            (Some(key), _) => say(format_args!("key {}", plain(key))),
+            (None, Some(operation)) => say(format_args!("operation {}", plain(operation))),
             (None, None) => {}
         }
         if form == Form::Csv {
@@ -55,7 +56,7 @@ impl Log {
 
     pub(super) fn note(&self, attempt: &Attempt, wait: Option<Duration>) {
         match self.form {
-            Form::Lines => eprintln!("{}", line(attempt, wait)),
+            Form::Lines => say(line(attempt, wait)),
             Form::Csv => print_row(&[
                 &attempt.number.to_string(),
                 &attempt.delay.as_millis().to_string(),

@@ -12,16 +12,16 @@ use exactly::client::{Answer, Attempt, Outcome};
 use exactly::retry::{Code, Ending, Stop};
 use serde::Serialize;
 
-use super::Args;
 use super::log::{self, Log, span};
+use super::{Args, say};
 use crate::calls::plain;
 use crate::cli::chain;
 
 /// How it went.
 #[derive(Debug)]
 pub(super) struct Told {
-    pub(super) ending: Ending,
-    pub(super) error: Option<String>,
+    ending: Ending,
+    error: Option<String>,
     key: Option<String>,
     stop: Option<Stop>,
     answer: Option<Answer>,
@@ -93,12 +93,12 @@ impl Told {
         }
     }
 
-    /// Nothing was done.
-    pub(super) fn nothing() -> Self {
+    /// Nothing was sent, by this run at least.
+    pub(super) fn unsent(key: Option<&str>, in_doubt: bool, why: String) -> Self {
         Self {
-            ending: Ending::NotApplied,
-            error: None,
-            key: None,
+            ending: if in_doubt { Ending::Unknown } else { Ending::NotApplied },
+            error: Some(why),
+            key: key.map(str::to_owned),
             stop: None,
             answer: None,
             attempts: Vec::new(),
@@ -108,25 +108,21 @@ impl Told {
 
     /// Somebody stopped it. An earlier run may have left a doubt as well.
     pub(super) fn interrupted(log: &Log, key: Option<&str>, in_doubt: bool) -> Self {
-        let in_doubt = in_doubt || log.is_in_doubt();
         Self {
-            ending: if in_doubt { Ending::Unknown } else { Ending::NotApplied },
-            error: Some("interrupted".to_owned()),
-            key: key.map(str::to_owned),
             attempts: log.attempts(),
             took: log.took(),
-            ..Self::nothing()
+            ..Self::unsent(key, in_doubt || log.is_in_doubt(), "interrupted".to_owned())
         }
     }
 
     /// Tells it, and hands the answer over.
     pub(super) fn show(self, args: &Args, output: Option<File>) -> ExitCode {
         for line in self.lines(args) {
-            eprintln!("{line}");
+            say(line);
         }
         let written = self.write(args, output);
         if let Err(error) = &written {
-            eprintln!("the answer could not be written: {error}");
+            say(format_args!("the answer could not be written: {error}"));
         }
         let is_whole = written.is_ok() && self.answer.as_ref().is_none_or(|answer| !answer.is_truncated());
         match self.ending {

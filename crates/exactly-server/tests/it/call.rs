@@ -4,6 +4,7 @@ mod form;
 mod journal;
 mod tls;
 
+use std::fs::File;
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -55,6 +56,10 @@ fn url(server: &Upstream) -> String {
 }
 
 fn spawn(arguments: &[&str]) -> Child {
+    spawn_with(arguments, Stdio::piped())
+}
+
+fn spawn_with(arguments: &[&str], stderr: impl Into<Stdio>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exactly"));
     command.arg("call").args(arguments).env_remove("RUST_LOG");
     // A machine that can only get out through a proxy has it for the whole process.
@@ -71,7 +76,7 @@ fn spawn(arguments: &[&str]) -> Child {
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(stderr)
         .spawn()
         .unwrap()
 }
@@ -247,6 +252,41 @@ async fn somebody_who_stops_it_between_attempts_knows_what_the_attempts_told() {
         std::io::Read::read_to_string(&mut told, &mut rest).unwrap();
         assert_eq!(ran.code, code, "{status}: {rest}");
         assert!(rest.contains("interrupted"), "{rest}");
+    }
+}
+
+/// Runs it with a standard error that takes nothing.
+fn call_unheard(arguments: &[&str], is_full: bool) -> impl Future<Output = i32> + use<> {
+    let child = if is_full {
+        spawn_with(arguments, File::options().write(true).open("/dev/full").unwrap())
+    } else {
+        // As `| head -1` leaves it.
+        let mut child = spawn(arguments);
+        drop(child.stderr.take());
+        child
+    };
+    async { end(child).await.code }
+}
+
+#[tokio::test]
+async fn a_call_does_not_depend_on_anybody_who_listens() {
+    let busy = Act::Answer(reply(503, &[], ""));
+    let refused = Act::Answer(reply(422, &[], "no"));
+    let done = Act::Answer(reply(201, &[STORED], "whole"));
+    for (acts, more, code, attempts) in [
+        ([&busy, &done], &[][..], 0, 2),
+        ([&busy, &done], &["--csv"], 0, 2),
+        ([&busy, &refused], &[], 1, 2),
+        ([&busy, &Act::Cut], &["--retries", "1"], 3, 2),
+        ([&busy, &done], &["--output", "/dev/full"], 4, 2),
+        ([&busy, &done], &["--data-json", "{1}"], 2, 0),
+    ] {
+        for is_full in [true, false] {
+            let server = script(acts.map(Act::clone)).await;
+            let ended = call_unheard(&[&["POST", &url(&server)][..], more].concat(), is_full);
+            assert_eq!(ended.await, code, "{more:?} {is_full}");
+            assert_eq!(server.effects(), attempts, "{more:?} {is_full}");
+        }
     }
 }
 
