@@ -33,7 +33,7 @@ Exit codes:
   1  not applied: it did not happen, and will not
   2  told wrongly; nothing was sent
   3  unknown: it may have happened. Do not make it anew: run the same command with --resume KEY,
-     or again with the same --journal and --operation
+     or again with the same --journal and --operation, unless the last line says otherwise
   4  applied, but its answer broke off, is too long, or could not be written
 
 A command line is visible to other users of the machine. Put tokens and keys into a --header-file.";

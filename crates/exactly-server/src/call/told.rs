@@ -180,6 +180,10 @@ impl Told {
         if self.stop == Some(Stop::Expired) {
             return "its key has expired, so that nothing can be sent: find out where it was to happen".to_owned();
         }
+        // It has no key where it went, so that nobody there would know it again.
+        if self.stop == Some(Stop::Unrepeatable) {
+            return "do not send it again, with any key: find out there whether it happened".to_owned();
+        }
         match (&args.operation, &self.key) {
             (Some(_), _) => "to find out, run the same command again: the journal has its key".to_owned(),
             (None, Some(key)) => format!("to find out, run the same command with --resume {}", plain(key)),

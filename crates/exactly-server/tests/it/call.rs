@@ -317,6 +317,25 @@ async fn whoever_knows_is_asked() {
 }
 
 #[tokio::test]
+async fn what_went_where_its_key_must_not_go_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let named = ["--operation", "refund-17", "--journal", journal.to_str().unwrap()];
+    for more in [&[][..], &named] {
+        let elsewhere = script([Act::Cut]).await;
+        let server = script([Act::Answer(reply(307, &[("location", &url(&elsewhere))], ""))]).await;
+        let ran = call(&[&["POST", &url(&server)][..], more].concat()).await;
+        assert_eq!((ran.code, elsewhere.effects()), (3, 1), "{ran:?}");
+        assert_eq!(elsewhere.request().header("idempotency-key"), None);
+        assert!(ran.err.contains("find out there whether it happened"), "{ran:?}");
+        assert!(
+            !ran.err.contains("--resume") && !ran.err.contains("same command"),
+            "{ran:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_not_whole_is_an_exit_code_of_its_own() {
     let mut answer = reply(201, &[STORED], "a long answer");
     answer.truncate(answer.len() - 5);
