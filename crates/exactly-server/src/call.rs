@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = given::duration)]
     within: Option<Duration>,
     /// If it ends as unknown, ask this URL what was done for the key: 2xx it happened, 404 it did not.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = given::url)]
     ask: Option<String>,
     /// Trust the certificate authorities in this PEM file, and no others.
     #[arg(long, value_name = "FILE")]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use exactly::Key;
 use http::{HeaderName, HeaderValue, Method};
 use serde::de::IgnoredAny;
+use url::Url;
 
 use crate::calls::Refused;
 
@@ -21,14 +22,16 @@ pub(super) fn method(text: &str) -> Result<Method, String> {
     Method::from_bytes(upper.as_bytes()).map_err(|_| "accepted is a word such as POST".to_owned())
 }
 
-/// An address that can be called, as far as its start tells; the client reads the rest.
+/// An address that can be called, read as the client reads it. What is wrong with it is found before anything is sent.
 pub(super) fn url(text: &str) -> Result<String, String> {
-    let host = text.split_once("://").filter(|(scheme, host)| {
-        let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
-        is_web && !host.is_empty()
-    });
-    host.map(|_| text.to_owned())
-        .ok_or_else(|| "accepted are http://HOST/… and https://HOST/…".to_owned())
+    let accepted = "accepted are http://HOST/… and https://HOST/…";
+    let url = Url::parse(text).map_err(|error| format!("{accepted}: {error}"))?;
+    // The client would also take `http:HOST`, which is more likely a mistake.
+    if matches!(url.scheme(), "http" | "https") && url.has_host() && text.contains("://") {
+        Ok(text.to_owned())
+    } else {
+        Err(accepted.to_owned())
+    }
 }
 
 pub(super) fn key(text: &str) -> Result<String, String> {
