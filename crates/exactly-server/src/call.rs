@@ -27,6 +27,9 @@ use self::told::Told;
 use crate::calls::Refused;
 use crate::cli::{Ended, chain};
 
+/// Who is calling, if nobody says otherwise.
+const USER_AGENT: &str = concat!("exactly/", env!("CARGO_PKG_VERSION"));
+
 const AFTER_HELP: &str = "\
 Exit codes:
   0  applied: it happened, once
@@ -164,8 +167,11 @@ impl Args {
         for (name, value) in &self.header {
             call = call.header(name, value);
         }
+        if !self.gives(&header::USER_AGENT) {
+            call = call.header(header::USER_AGENT, USER_AGENT);
+        }
         if let Some(body) = given::body(self.data.as_deref(), self.data_json.as_deref())? {
-            if self.data_json.is_some() && !self.header.iter().any(|(name, _)| name == header::CONTENT_TYPE) {
+            if self.data_json.is_some() && !self.gives(&header::CONTENT_TYPE) {
                 call = call.header(header::CONTENT_TYPE, "application/json");
             }
             call = call.body(body);
@@ -185,6 +191,11 @@ impl Args {
             call = call.within(within);
         }
         Ok(call)
+    }
+
+    /// Whether somebody gave a header of this name.
+    fn gives(&self, name: &HeaderName) -> bool {
+        self.header.iter().any(|(given, _)| given == name)
     }
 
     /// The key, unless the journal has another one.

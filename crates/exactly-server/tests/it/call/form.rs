@@ -159,6 +159,24 @@ async fn headers_come_from_the_command_line_and_from_files() {
 }
 
 #[tokio::test]
+async fn it_says_who_is_calling() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("headers");
+    fs::write(&file, "User-Agent: from-a-file/1\n").unwrap();
+    let own = concat!("exactly/", env!("CARGO_PKG_VERSION"));
+    for (more, agent) in [
+        (&[][..], own),
+        (&["-H", "user-agent: shop/7"], "shop/7"),
+        (&["--header-file", file.to_str().unwrap()], "from-a-file/1"),
+    ] {
+        let server = script([Act::Answer(reply(201, &[STORED], ""))]).await;
+        let ran = call(&[&["POST", &url(&server)][..], more].concat()).await;
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(server.request().header("user-agent"), Some(agent));
+    }
+}
+
+#[tokio::test]
 async fn what_is_told_wrongly_is_said_and_not_sent() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("headers");
