@@ -220,6 +220,14 @@ async fn what_is_told_wrongly_is_said_and_not_sent() {
             &["POST", &good, "--key", "a", "-H", "Idempotency-Key: b"],
             "more than one key",
         ),
+        (
+            &["POST", &good, "-H", "Idempotency-Key: a", "-H", "idempotency-key: a"],
+            "more than one key",
+        ),
+        (
+            &["POST", &good, "--resume", "a", "-H", "Idempotency-Key: a"],
+            "more than one key",
+        ),
         (&["POST", &good, "--key", "a", "--resume", "a"], "cannot be used with"),
         (&["POST", &good, "--operation", "x"], "--journal"),
         (&["POST", &good, "--cacert", "/no/such/file"], "--cacert /no/such/file"),
