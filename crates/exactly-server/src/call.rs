@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use exactly::client::{Client, ErrorKind, Outcome, RequestBuilder, fresh_key};
+use exactly::client::{Client, ErrorKind, Outcome, RequestBuilder, fresh_key, is_safe};
 use exactly::retry::Class;
 use exactly_sql::SqliteJournal;
 use http::{HeaderName, Method, header};
@@ -160,7 +160,7 @@ impl Args {
                 "there is more than one key for one operation".to_owned(),
             ));
         }
-        if keys == 0 && self.key.is_none() && self.journal.is_none() && !given::is_safe(&self.method) {
+        if keys == 0 && self.key.is_none() && self.journal.is_none() && !is_safe(&self.method) {
             self.key = Some(fresh_key().as_str().to_owned());
         }
         let mut call = client.request(self.method.clone(), &self.url);

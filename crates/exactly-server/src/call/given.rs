@@ -39,11 +39,6 @@ pub(super) fn key(text: &str) -> Result<String, String> {
     Ok(key.as_str().to_owned())
 }
 
-/// Whether a request with this method changes nothing, and needs no key.
-pub(super) fn is_safe(method: &Method) -> bool {
-    [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
-}
-
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let accepted = || "accepted are a number and a unit: 500ms, 10s, 5m, 24h or 7d".to_owned();
     crate::config::duration(text)
