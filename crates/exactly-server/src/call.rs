@@ -237,16 +237,19 @@ async fn finish(call: RequestBuilder, ask: Option<&str>) -> Outcome {
     }
 }
 
-/// What an outcome means here.
+/// What an outcome means here. A mistake is one whether or not an earlier run sent something without it.
 fn judged(outcome: &Outcome) -> Result<Told, Refused> {
-    if let Outcome::NotApplied(not) = outcome
-        && let Some(error) = not.error()
-        && error.kind() == ErrorKind::Invalid
-        && not.account().attempts().is_empty()
-    {
-        return Err(Refused::Usage(chain(error)));
+    let error = match outcome {
+        Outcome::Applied(_) => None,
+        Outcome::NotApplied(not) => not.error(),
+        Outcome::Unknown(unknown) => unknown.error(),
+    };
+    match error {
+        Some(error) if error.kind() == ErrorKind::Invalid && outcome.account().attempts().is_empty() => {
+            Err(Refused::Usage(chain(error)))
+        }
+        _ => Ok(Told::of(outcome)),
     }
-    Ok(Told::of(outcome))
 }
 
 /// Somebody wants it to stop.

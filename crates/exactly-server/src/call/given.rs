@@ -36,6 +36,9 @@ pub(super) fn url(text: &str) -> Result<String, String> {
 
 pub(super) fn key(text: &str) -> Result<String, String> {
     let key = Key::new(text).map_err(|error| error.to_string())?;
+    if !key.as_str().is_ascii() {
+        return Err("accepted are visible ASCII and spaces, which can stand in a header".to_owned());
+    }
     Ok(key.as_str().to_owned())
 }
 

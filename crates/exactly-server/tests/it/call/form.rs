@@ -216,6 +216,8 @@ async fn what_is_told_wrongly_is_said_and_not_sent() {
             "cannot be used with",
         ),
         (&["POST", &good, "--key", ""], "--key"),
+        (&["POST", &good, "--key", "schlüssel"], "visible ASCII"),
+        (&["POST", &good, "--resume", "schlüssel"], "visible ASCII"),
         (
             &["POST", &good, "--key", "a", "-H", "Idempotency-Key: b"],
             "more than one key",

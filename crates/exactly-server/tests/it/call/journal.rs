@@ -98,6 +98,26 @@ async fn without_its_journal_nothing_is_sent_and_nothing_is_claimed() {
 }
 
 #[tokio::test]
+async fn a_mistake_is_one_in_an_operation_too() {
+    let server = script([Act::Answer(reply(201, &[], ""))]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let arguments = [
+        "POST",
+        &url(&server),
+        "-H",
+        "Idempotency-Key: schlüssel",
+        "--operation",
+        "a",
+        "--journal",
+        journal.to_str().unwrap(),
+    ];
+    let ran = call(&arguments).await;
+    assert_eq!((ran.code, server.connections()), (2, 0), "{ran:?}");
+    assert!(ran.err.contains("exactly: ") && !ran.err.contains("unknown"), "{ran:?}");
+}
+
+#[tokio::test]
 async fn a_key_that_is_told_first_outlives_a_run_without_a_journal() {
     let server = script([Act::Silence]).await;
     let mut child = spawn(&["POST", &url(&server)]);
