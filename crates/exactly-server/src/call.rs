@@ -87,7 +87,8 @@ pub(crate) struct Args {
     /// The time for all attempts and the waits between them: 500ms, 10s, 5m.
     #[arg(long, value_name = "DURATION", value_parser = given::duration)]
     within: Option<Duration>,
-    /// If it ends as unknown, ask this URL what was done for the key: 2xx it happened, 404 it did not.
+    /// If it ends as unknown, ask this URL what was done for the key: 2xx it happened, 404 it did not and will not.
+    /// A 404 is asked for again, and believed if it is still one 2 s after the last attempt.
     #[arg(long, value_name = "URL", value_parser = given::url)]
     ask: Option<String>,
     /// Trust the certificate authorities in this PEM file, and no others.

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::PATIENCE;
@@ -292,28 +293,29 @@ async fn a_call_does_not_depend_on_anybody_who_listens() {
 
 #[tokio::test]
 async fn whoever_knows_is_asked() {
-    for (knows, code) in [
-        (reply(200, &[], "rf_7"), 0),
-        (reply(404, &[], "no such"), 1),
-        (reply(500, &[], ""), 3),
-    ] {
+    let happened = || Act::Answer(reply(200, &[], "rf_7"));
+    let nothing_yet = || Act::Answer(reply(404, &[], "no such"));
+    let at_a_loss = || Act::Answer(reply(500, &[], ""));
+    let cases = [
+        (vec![happened()], 0),
+        (vec![nothing_yet(), nothing_yet()], 1),
+        // The attempt that was given up was still under way.
+        (vec![nothing_yet(), happened()], 0),
+        (vec![nothing_yet(), at_a_loss()], 3),
+        (vec![at_a_loss()], 3),
+    ];
+    join_all(cases.map(|(answers, code)| async move {
+        let questions = answers.len();
         let server = script([Act::Silence]).await;
-        let desk = script([Act::Answer(knows)]).await;
+        let desk = script(answers).await;
         let ask = format!("http://{}/refunds/by-key", desk.address);
-        let arguments = [
-            "POST",
-            &url(&server),
-            "--within",
-            "300ms",
-            "--retries",
-            "0",
-            "--ask",
-            &ask,
-        ];
-        let ran = call(&arguments).await;
-        assert_eq!(ran.code, code, "{ran:?}");
+        let arguments = ["--within", "300ms", "--retries", "0", "--ask", &ask];
+        let ran = call(&[&["POST", &url(&server)][..], &arguments].concat()).await;
+        assert_eq!((ran.code, desk.requests().len()), (code, questions), "{ran:?}");
         assert_eq!(ran.out == "rf_7", code == 0, "{ran:?}");
-    }
+        assert_eq!(server.effects(), 1, "it is asked for and not repeated");
+    }))
+    .await;
 }
 
 #[tokio::test]
