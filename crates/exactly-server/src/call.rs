@@ -87,6 +87,9 @@ pub(crate) struct Args {
     /// The time for all attempts and the waits between them: 500ms, 10s, 5m.
     #[arg(long, value_name = "DURATION", value_parser = given::duration)]
     within: Option<Duration>,
+    /// The time for each attempt, after which it is given up and repeated. By default that of the class.
+    #[arg(long, value_name = "DURATION", value_parser = given::duration)]
+    attempt: Option<Duration>,
     /// If it ends as unknown, ask this URL what was done for the key: 2xx it happened, 404 it did not and will not.
     /// A 404 is asked for again, and believed if it is still one 2 s after the last attempt.
     #[arg(long, value_name = "URL", value_parser = given::url)]
@@ -190,6 +193,9 @@ impl Args {
         }
         if let Some(within) = self.within {
             call = call.within(within);
+        }
+        if let Some(attempt) = self.attempt {
+            call = call.attempt_within(attempt);
         }
         Ok(call)
     }

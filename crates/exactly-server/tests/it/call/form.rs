@@ -40,6 +40,19 @@ async fn attempts_are_told_as_csv() {
 }
 
 #[tokio::test]
+async fn a_silent_attempt_is_given_up_in_time_for_another_one() {
+    let server = script([Act::Silence, Act::Answer(reply(201, &[STORED], ""))]).await;
+    let ran = call(&["POST", &url(&server), "--csv", "--attempt", "200ms", "--within", "4s"]).await;
+    assert_eq!((ran.code, server.effects()), (0, 2), "{ran:?}");
+    let lines: Vec<_> = ran.out.lines().collect();
+    let [_, one, two] = lines[..] else { panic!("{ran:?}") };
+    assert_eq!(one, "1,0,timeout,,no answer before the time was up");
+    assert!(two.starts_with("2,") && two.ends_with(",201,,stored"), "{two}");
+    let keys: Vec<_> = server.requests().iter().map(key_of).collect();
+    assert_eq!(keys[0], keys[1]);
+}
+
+#[tokio::test]
 async fn the_whole_outcome_is_told_as_json() {
     let problem = r#"{"code":"RATE_LIMIT.exceeded","retryAfter":3600}"#;
     let json = ("content-type", "application/json");
@@ -204,6 +217,7 @@ async fn what_is_told_wrongly_is_said_and_not_sent() {
         ),
         (&["POST", &good, "--within", "10"], "accepted are a number and a unit"),
         (&["POST", &good, "--within", "0s"], "accepted are a number and a unit"),
+        (&["POST", &good, "--attempt", "0ms"], "accepted are a number and a unit"),
         (&["POST", &good, "--retries", "many"], "invalid"),
         (
             &["POST", &good, "--class", "important"],
