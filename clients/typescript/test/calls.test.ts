@@ -531,3 +531,45 @@ test("watchers see every attempt and never a key, and cannot break anything", as
     ],
   );
 });
+
+test("who was called without the key is not called again, though the way ended further on", async () => {
+  const away = reply(307, { location: "http://other.test/" });
+  const further = reply(307, { location: "http://third.test/" });
+  const { outcome, sent } = await post([away, further, refused(), reply(200)]);
+  assert.equal(brief(outcome), "not_applied unrepeatable 1");
+  assert.equal(sent.length, 3);
+});
+
+test("once an attempt may have happened, no later one goes where the key must not", async () => {
+  const away = reply(307, { location: "http://other.test/" });
+  const { outcome, sent } = await post([cut(), away, reply(200)]);
+  assert.equal(brief(outcome), "unknown final 2");
+  assert.equal(sent.length, 2);
+});
+
+test("a key is spelled so that every server reads the same one", async () => {
+  const { options, sent } = still(new Time(), [reply(200)]);
+  const client = createClient(options);
+  for (const key of ["plain-1", "two words", 'a"b\\c', "a,b"]) {
+    assert.equal((await client.post(URL_, { key })).key, key);
+  }
+  const quoted = await client.post(URL_, { headers: { "Idempotency-Key": '"a\\"b"' } });
+  assert.equal(quoted.key, 'a"b');
+  assert.deepEqual(
+    sent.map((one) => one.headers.get("idempotency-key")),
+    ["plain-1", '"two words"', '"a\\"b\\\\c"', '"a,b"', '"a\\"b"'],
+  );
+});
+
+test("only http and https are called", async () => {
+  for (const url of ["data:,x", "ftp://files.test/", "file:///etc/hosts"]) {
+    const { options, sent } = still(new Time(), [reply(200)]);
+    await assert.rejects(createClient(options).post(url), TypeError, url);
+    assert.equal(sent.length, 0);
+  }
+});
+
+test("of two waits that are asked for the longer counts", async () => {
+  const { outcome } = await post([reply(503, { "retry-after": "0, 60" }), reply(200)]);
+  assert.equal(brief(outcome), "not_applied deadline 1");
+});

@@ -135,12 +135,13 @@ impl Args {
             Err(error) => return Ok(self.unsent(&error)),
         };
         let call = self.request(&client)?;
+        let interrupted = interruption();
         let log = Arc::new(Log::start(self.form(), self.known_key(), self.operation.as_deref()));
         let noted = Arc::clone(&log);
         let call = call.on_attempt(move |attempt, wait| noted.note(attempt, wait));
         let told = tokio::select! {
             outcome = finish(call, self.ask.as_deref()) => judged(&outcome)?,
-            () = interrupted() => Told::interrupted(&log, self.known_key(), self.may_have_run()),
+            () = interrupted => Told::interrupted(&log, self.known_key(), self.may_have_run()),
         };
         Ok(told.show(&self, output))
     }
@@ -259,22 +260,34 @@ fn judged(outcome: &Outcome) -> Result<Told, Refused> {
     }
 }
 
-/// Somebody wants it to stop.
-async fn interrupted() {
-    #[cfg(unix)]
-    let terminated = async {
-        use tokio::signal::unix::{SignalKind, signal};
+/// Somebody wants it to stop. Signals are heard from now on, not only once this is waited for: the key is told before the
+/// first attempt, and whoever reads it may be quick.
+#[cfg(unix)]
+fn interruption() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
 
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => _ = terminate.recv().await,
-            Err(_) => std::future::pending().await,
+    async fn come(signal: &mut Option<Signal>) {
+        match signal {
+            Some(signal) => _ = signal.recv().await,
+            None => std::future::pending().await,
         }
-    };
-    #[cfg(not(unix))]
-    let terminated = std::future::pending::<()>();
-    tokio::select! {
-        Ok(()) = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
+    }
+
+    let mut interrupt = signal(SignalKind::interrupt()).ok();
+    let mut terminate = signal(SignalKind::terminate()).ok();
+    async move {
+        tokio::select! {
+            () = come(&mut interrupt) => {}
+            () = come(&mut terminate) => {}
+        }
+    }
+}
+
+/// Somebody wants it to stop.
+#[cfg(not(unix))]
+async fn interruption() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
     }
 }
 

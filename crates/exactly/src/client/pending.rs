@@ -97,8 +97,10 @@ impl Pending {
                 return self.still(unknown);
             }
         };
+        let since = self.ended.elapsed();
         let mut told = self.question(&url).await;
-        if ending_asked(&told) == Ending::NotApplied && self.ended.elapsed() < UNDER_WAY {
+        if ending_asked(&told) == Ending::NotApplied && since < UNDER_WAY {
+            // Whoever answered may have looked before it was done.
             sleep_until(self.ended + UNDER_WAY).await;
             told = self.question(&url).await;
         }
