@@ -167,11 +167,14 @@ export class Client extends Sender<ClientSendOptions> {
     // What is read once cannot be compared, and the server compares it anyway.
     if (request.body instanceof ReadableStream) return true;
     const digest = await request.digest();
-    const known = this.#digests.get(key);
+    // Two services, or two operations of one, may be given the same key.
+    const { method, url } = request;
+    const use = JSON.stringify([key, method, url.origin, url.pathname]);
+    const known = this.#digests.get(use);
     if (known !== undefined) return known === digest;
     const oldest = this.#digests.keys().next();
     if (this.#digests.size >= KEYS_MAX && oldest.done !== true) this.#digests.delete(oldest.value);
-    this.#digests.set(key, digest);
+    this.#digests.set(use, digest);
     return true;
   }
 }

@@ -54,8 +54,11 @@ test("a key with other bytes is refused before anything is sent", async () => {
   assert.equal(brief(await client.post(URL_, { key: "mine", json: 1 })), "applied done 1");
   assert.equal(brief(await client.post(URL_, { key: "mine", json: 1 })), "applied done 1");
   assert.equal(brief(await client.post(URL_, { key: "mine", json: 2 })), "not_applied key_reused 0");
-  assert.equal(brief(await client.put(URL_, { key: "mine", json: 1 })), "not_applied key_reused 0");
+  assert.equal(brief(await client.post(`${URL_}?again`, { key: "mine", json: 1 })), "not_applied key_reused 0");
   assert.equal(sent.length, 2);
+  // Elsewhere the same text is another key.
+  assert.equal(brief(await client.put(URL_, { key: "mine", json: 1 })), "applied done 1");
+  assert.equal(brief(await client.post("http://service.test/refunds", { key: "mine", json: 2 })), "applied done 1");
 });
 
 test("every kind of body is encoded once, also a form with its boundary", async () => {

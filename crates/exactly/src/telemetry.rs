@@ -144,9 +144,14 @@ pub fn describe_client() {
 
 /// Counts a retry that is about to be made.
 #[cfg(feature = "client")]
-pub(crate) fn retry(class: Class, wait: Duration, destination: &str, left: u64) {
+pub(crate) fn retry(class: Class, wait: Duration) {
     counter!(RETRY_ATTEMPTS, "class" => class.as_str()).increment(1);
     histogram!(RETRY_DELAY, "class" => class.as_str()).record(wait.as_secs_f64());
+}
+
+/// Tells what is left of a destination's budget.
+#[cfg(feature = "client")]
+pub(crate) fn budget(class: Class, destination: &str, left: u64) {
     let left = f64::from(u32::try_from(left).unwrap_or(u32::MAX));
     gauge!(RETRY_BUDGET, "class" => class.as_str(), "destination" => destination.to_owned()).set(left);
 }

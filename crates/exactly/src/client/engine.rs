@@ -136,7 +136,11 @@ impl Engine {
             attempts.push(attempt);
             match next {
                 Ok(wait) => {
-                    telemetry::retry(class, wait, plan.destination, budget.left(self.epoch.elapsed()));
+                    telemetry::retry(class, wait);
+                    // As many series as there are budgets, and no more.
+                    if !self.budgets.is_shared(&budget) {
+                        telemetry::budget(class, plan.destination, budget.left(self.epoch.elapsed()));
+                    }
                     sleep(wait).await;
                     delay = wait;
                 }

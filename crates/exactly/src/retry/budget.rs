@@ -213,6 +213,11 @@ impl Budgets {
         }
     }
 
+    /// Whether a budget is the one of those destinations for which there was no place.
+    pub fn is_shared(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(budget, &self.rest)
+    }
+
     /// The budget of a destination, usually an origin.
     pub fn of(&self, destination: &str, class: Class, now: Duration) -> Arc<Budget> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
