@@ -47,10 +47,11 @@ mod tls;
 mod wire;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, Method};
+use reqwest::Url;
 
 pub use self::account::{Account, Attempt};
 pub use self::around::NoAnswer;
@@ -73,10 +74,9 @@ const ANSWER_BYTES_MAX_DEFAULT: usize = 16 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes calls that happen once. Cheap to clone; clones share connections, budgets and what they know of keys.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     http: reqwest::Client,
     /// Nobody changed how connections are made.
@@ -88,6 +88,9 @@ struct Shared {
     answer_bytes_max: usize,
     used_keys: UsedKeys,
     journal: Option<Arc<dyn Journal>>,
+    /// The address that was called last, as it was given and as it was read: most callers have few, and reading one costs
+    /// more than the rest of putting a call together.
+    last_address: Mutex<Option<(String, Url)>>,
 }
 
 /// Puts a [`Client`] together.
@@ -170,6 +173,19 @@ impl Client {
 
     fn engine(&self) -> &Engine {
         &self.0.engine
+    }
+
+    /// The address of a call, or what is wrong with it.
+    fn address(&self, text: String) -> Result<Url, Error> {
+        let mut last = self.0.last_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, url)) = &*last
+            && *known == text
+        {
+            return Ok(url.clone());
+        }
+        let url = frozen::address(&text)?;
+        *last = Some((text, url.clone()));
+        Ok(url)
     }
 
     fn key_header(&self) -> &HeaderName {
@@ -286,7 +302,18 @@ impl ClientBuilder {
             answer_bytes_max: self.answer_bytes_max,
             used_keys: UsedKeys::default(),
             journal: self.journal,
+            last_address: Mutex::default(),
         })))
+    }
+}
+
+/// Without the addresses that were called, which may carry secrets.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("policy", &self.0.policy)
+            .field("journal", &self.0.journal)
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Client;
 use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
-use super::frozen::{Frozen, OnAttempt, Payload, address, spelled};
+use super::frozen::{Frozen, OnAttempt, Payload, spelled};
 use super::outcome::{NotApplied, Outcome, Unknown};
 use super::pending::Pending;
 use super::wire::is_safe;
@@ -194,19 +194,17 @@ impl RequestBuilder {
     }
 
     fn freeze(self) -> Result<Frozen, Error> {
-        let url = address(&self.url)?;
-        for framing in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
-            if self.headers.contains_key(&framing) {
-                let context = format!("add the header {framing}: how long the body is follows from the body");
-                return Err(Error::new(ErrorKind::Invalid, context));
-            }
-        }
+        let url = self.client.address(self.url)?;
         let key_header = self.client.key_header().clone();
-        let (given, mut headers) = (self.key, self.headers);
-        let lines = headers.get_all(&key_header).iter().map(HeaderValue::as_bytes);
-        let given = match given {
+        let mut headers = self.headers;
+        let is_key_sent = secure(&mut headers, &key_header)?;
+        let given = match self.key {
             Some(key) => Some(Key::new(key)),
-            None => Key::from_header(lines, KeySyntax::Lenient).transpose(),
+            None if is_key_sent => {
+                let lines = headers.get_all(&key_header).iter().map(HeaderValue::as_bytes);
+                Key::from_header(lines, KeySyntax::Lenient).transpose()
+            }
+            None => None,
         };
         let given = given
             .transpose()
@@ -215,11 +213,6 @@ impl RequestBuilder {
         let key = given.or_else(|| (!is_safe(&self.method)).then(fresh_key));
         if let Some(key) = &key {
             headers.insert(key_header.clone(), spelled(key)?);
-        }
-        for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {
-            if let http::header::Entry::Occupied(mut lines) = headers.entry(name) {
-                lines.iter_mut().for_each(|line| line.set_sensitive(true));
-            }
         }
         Ok(Frozen {
             method: self.method,
@@ -240,6 +233,22 @@ impl RequestBuilder {
     fn refuse(&mut self, error: Error) {
         self.error.get_or_insert(error);
     }
+}
+
+/// Keeps credentials out of what is printed, refuses what would make the body shorter or longer than it is, and tells whether
+/// there is a key. In one pass, because every call goes through it.
+fn secure(headers: &mut HeaderMap, key_header: &HeaderName) -> Result<bool, Error> {
+    let mut is_key_sent = false;
+    for (name, value) in headers {
+        if [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION].contains(name) {
+            value.set_sensitive(true);
+        } else if [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].contains(name) {
+            let context = format!("add the header {name}: how long the body is follows from the body");
+            return Err(Error::new(ErrorKind::Invalid, context));
+        }
+        is_key_sent |= name == key_header;
+    }
+    Ok(is_key_sent)
 }
 
 /// Without the key, the address and the content, which are the caller's secrets.
