@@ -140,11 +140,11 @@ impl State {
             return;
         };
         self.refilled = now;
-        if self.well {
+        // Most budgets are whole most of the time, and every call comes by here.
+        if self.well && self.reserve < limits.whole() {
             self.refill(passed, limits);
         }
-        let length = (limits.window.as_nanos() / u128::from(SLICES)).max(1);
-        let slice = u64::try_from(now.as_nanos() / length).unwrap_or(u64::MAX);
+        let slice = nanos(now) / (nanos(limits.window) / u64::from(SLICES)).max(1);
         let new = slice.saturating_sub(self.slice).min(u64::from(SLICES));
         for _ in 0..new {
             self.slice = self.slice.saturating_add(1);
@@ -176,6 +176,11 @@ impl State {
             .iter()
             .fold(self.reserve, |sum, part| sum.saturating_add(*part))
     }
+}
+
+/// Nanoseconds, as many as a processor divides at once: enough for some centuries.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl BudgetLimits {
