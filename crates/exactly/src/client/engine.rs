@@ -97,13 +97,15 @@ impl Engine {
         let started = Instant::now();
         let deadline = after(started, plan.policy.total);
         let class = plan.policy.class;
-        let budget = self.budgets.of(plan.destination, class, self.epoch.elapsed());
-        budget.call(self.epoch.elapsed());
+        let now = started.duration_since(self.epoch);
+        let budget = self.budgets.of(plan.destination, class, now);
+        budget.call(now);
         let mut attempts = Vec::with_capacity(1);
         let mut delay = Duration::ZERO;
         let (mut answer, mut error) = (None, None);
+        // A clock is read when something has taken time, and not for everybody who wants to know.
+        let (mut begun, mut ended) = (started, started);
         let stop = loop {
-            let begun = Instant::now();
             let Some(until) = attempt_until(plan.policy, &course, started, begun) else {
                 break Stop::Expired;
             };
@@ -113,9 +115,11 @@ impl Engine {
                 Ok(attempted) => attempted,
                 Err(_) => transport.give_up(),
             };
-            count_expiry_from_start(&mut attempted.ended, begun.elapsed());
+            ended = Instant::now();
+            let took = ended.duration_since(begun);
+            count_expiry_from_start(&mut attempted.ended, took);
             let was_applied = course.is_applied();
-            let next = self.next(plan, &mut course, &budget, &attempted, started);
+            let next = self.next(plan, &mut course, &budget, &attempted, started, ended);
             // Of a call that is known to have happened, as much of its answer as came is better than any other.
             answer = if was_applied && !is_whole(&attempted.ended) {
                 answer.or(attempted.answer)
@@ -125,7 +129,7 @@ impl Engine {
             let attempt = Attempt {
                 number: course.attempts(),
                 delay,
-                took: begun.elapsed(),
+                took,
                 ended: attempted.ended,
                 code: attempted.code,
                 error: attempted.error.as_ref().map(Error::kind),
@@ -139,16 +143,18 @@ impl Engine {
                     telemetry::retry(class, wait);
                     // As many series as there are budgets, and no more.
                     if !self.budgets.is_shared(&budget) {
-                        telemetry::budget(class, plan.destination, budget.left(self.epoch.elapsed()));
+                        telemetry::budget(class, plan.destination, budget.left(ended.duration_since(self.epoch)));
                     }
                     sleep(wait).await;
                     delay = wait;
+                    begun = Instant::now();
                 }
                 Err(stop) => break stop,
             }
         };
         telemetry::called(class, course.ending(), stop);
-        Ran::ended(plan, &course, stop, attempts, started.elapsed(), answer, error)
+        let took = ended.duration_since(started);
+        Ran::ended(plan, &course, stop, attempts, took, answer, error)
     }
 
     /// How long to wait for the next attempt, or why there is none.
@@ -159,13 +165,14 @@ impl Engine {
         budget: &Budget,
         attempted: &Attempted<A>,
         started: Instant,
+        ended: Instant,
     ) -> Result<Duration, Stop> {
         if attempted.left_key {
             course.leave_key();
         }
-        let now = self.epoch.elapsed();
+        let now = ended.duration_since(self.epoch);
         budget.ended(now, is_well(&attempted.ended));
-        let elapsed = started.elapsed();
+        let elapsed = ended.duration_since(started);
         let once_only = plan.once_only || attempted.is_spent;
         let grant = || !once_only && budget.take(now);
         match course.after(&attempted.ended, elapsed, (self.random)(), grant) {
