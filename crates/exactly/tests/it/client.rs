@@ -10,15 +10,20 @@ mod telemetry;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use exactly::client::Client;
+use tokio::net::TcpSocket;
 
 /// A client whose waits are as short as they can be; no test depends on their length.
 fn hasty() -> Client {
     Client::builder().random(|| 0).build().unwrap()
 }
 
-/// Where nobody listens.
+/// Where nobody listens, and nobody else can begin to while the test runs: a port that is bound, and kept.
 fn refused_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// A listener whose queue is full, so that connections are neither made nor refused.
