@@ -5,6 +5,7 @@
 
 mod builder;
 mod checks;
+mod complete;
 mod deliver;
 mod failure;
 mod flush;

@@ -11,7 +11,6 @@ use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
 use super::failure::{is_lock_timeout, is_stale_plan};
-use super::group::keep_code;
 use super::row::{PgTime, StoredRecord, attempt_code, millis_code, on_lost_code};
 use super::session::within;
 use super::settle::Columns;
@@ -28,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a begin asks again whose row was deleted under its hands. Whoever deletes, sweep or abandon, does so once
 /// per row.
-const ROUNDS_MAX: u32 = 16;
+pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// What is told about a key that an open transaction holds, whose end nobody knows.
 const HELD_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -41,7 +40,7 @@ pub(super) struct Defaults {
     /// Opens a transaction that is read committed, so that a begin that waited for another one can read what it left.
     begin: &'static str,
     /// What makes commits durable, unless it is accepted that they are not.
-    synchronous_commit: Option<String>,
+    pub(super) synchronous_commit: Option<String>,
 }
 
 impl Defaults {
@@ -232,7 +231,7 @@ impl PgStore {
             .fetch_optional(&mut *tx)
             .await?;
         if let Some(row) = found {
-            let (now, stored) = read(&row)?;
+            let (now, stored) = read_record(&row)?;
             return match record::begin(Some(&stored.record), call, now) {
                 (Change::Keep, verdict) => Ok(Some(verdict)),
                 _ => self.claim_locked(tx, call, lock).await,
@@ -258,7 +257,7 @@ impl PgStore {
             .fetch_optional(&mut *tx)
             .await?;
         let Some(row) = row else { return Ok(None) };
-        let (now, stored) = read(&row)?;
+        let (now, stored) = read_record(&row)?;
         let (change, verdict) = record::begin(Some(&stored.record), call, now);
         if let Change::Put(record) = change {
             self.put(tx, call, &record, stored.waited, now).await?;
@@ -299,42 +298,6 @@ impl PgStore {
             .await?;
         Ok(())
     }
-
-    async fn complete_on(
-        &self,
-        tx: &mut PgConnection,
-        claim: &Claim,
-        outcome: &Bytes,
-        keep: Keep,
-    ) -> Result<Fenced, sqlx::Error> {
-        let complete = |whatever_the_session: bool| {
-            let query = self.sql.complete_one.query().bind(claim.id.as_bytes());
-            let query = query.bind(claim.token.as_bytes()).bind(outcome.as_ref());
-            query.bind(keep_code(keep)).bind(whatever_the_session)
-        };
-        let durable = self.defaults.synchronous_commit.as_deref();
-        if complete(durable.is_none()).execute(&mut *tx).await?.rows_affected() > 0 {
-            return Ok(Fenced::Applied);
-        }
-        // A pool may open sessions long after the start, by settings that were changed since.
-        if let Some(durable) = durable {
-            set_local(tx, "synchronous_commit", durable).await?;
-            if complete(true).execute(&mut *tx).await?.rows_affected() > 0 {
-                return Ok(Fenced::Applied);
-            }
-        }
-        // Superseded, or a repetition: nothing will be changed, so nothing needs to be locked.
-        let row = self
-            .sql
-            .read_one
-            .query()
-            .bind(claim.id.as_bytes())
-            .fetch_optional(tx)
-            .await?;
-        let Some(row) = row else { return Ok(Fenced::Superseded) };
-        let (now, stored) = read(&row)?;
-        Ok(record::complete(Some(&stored.record), claim, outcome, keep, now).1)
-    }
 }
 
 /// A statement that claims, as far as all of them are alike.
@@ -356,7 +319,7 @@ fn lock_key(id: &CallId) -> i64 {
     i64::from_be_bytes(*first)
 }
 
-fn read(row: &PgRow) -> Result<(Timestamp, StoredRecord), sqlx::Error> {
+pub(super) fn read_record(row: &PgRow) -> Result<(Timestamp, StoredRecord), sqlx::Error> {
     Ok((row.try_get::<PgTime, _>(0)?.into(), StoredRecord::read(row, 1)?))
 }
 
@@ -366,7 +329,7 @@ fn held() -> Verdict {
     }
 }
 
-async fn set_local(tx: &mut PgConnection, setting: &str, value: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn set_local(tx: &mut PgConnection, setting: &str, value: &str) -> Result<(), sqlx::Error> {
     let set = sqlx::query("select set_config($1, $2, true)").bind(setting).bind(value);
     set.execute(tx).await.map(drop)
 }

@@ -190,3 +190,42 @@ async fn an_inner_transaction_that_is_left_open_does_not_commit() {
     std::mem::forget(tx.begin().await.unwrap());
     store.commit(tx).await.unwrap_err();
 }
+
+/// Whoever hears of a completion tells its outcome. It must not be the one that a look between two statements promised.
+#[tokio::test]
+async fn a_call_begun_again_under_its_completion_is_completed() {
+    let place = Place::fresh();
+    let store = place.open().await;
+    let again = call("key");
+    let Verdict::Run(claim) = store.begin(&again).await.unwrap() else {
+        panic!("the key is fresh");
+    };
+    place.run("create table {table}_begun as select * from {table}").await;
+    assert_eq!(store.abandon(&claim).await.unwrap(), Fenced::Applied);
+    // The same call, begun again after the last statement that tries to complete it: the second one makes up for a
+    // session whose commits are not durable.
+    place.run("create sequence {table}_tries").await;
+    place
+        .run(
+            "create function {table}_again() returns trigger language plpgsql as $$ begin
+                 if nextval('{table}_tries') = 2 then
+                     insert into {table} select * from {table}_begun;
+                 end if;
+                 return null;
+             end $$",
+        )
+        .await;
+    place
+        .run("create trigger again after update on {table} for each statement execute function {table}_again()")
+        .await;
+
+    let mut tx = store.open(SHORT).await.unwrap();
+    let completed = store.complete_in(&mut tx, &claim, &OUTCOME, Keep::DAY).await.unwrap();
+    store.commit(tx).await.unwrap();
+    assert_eq!(completed, Fenced::Applied);
+    let verdict = store.begin(&again).await.unwrap();
+    assert!(
+        matches!(&verdict, Verdict::Replay(replay) if replay.outcome == OUTCOME),
+        "{verdict:?}"
+    );
+}
