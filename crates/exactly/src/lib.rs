@@ -8,6 +8,7 @@
 //! - [`layer`]: the tower layer for HTTP services. Start here if effects come from requests.
 //! - [`once`]: the same for effects that come from elsewhere.
 //! - [`retry`]: when to send again, when to stop, and what is known then; `client` (a feature) does it over HTTP.
+//! - [`queue`]: work that outlives the request, known by its key for good.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!
@@ -44,6 +45,7 @@ pub mod key;
 #[cfg(feature = "layer")]
 pub mod layer;
 pub mod once;
+pub mod queue;
 pub mod retry;
 mod scope;
 pub mod store;

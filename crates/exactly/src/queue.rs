@@ -1,0 +1,115 @@
+//! Work that outlives the request: a ledger of tasks, each known by its key.
+//!
+//! A [`Queue`] keeps one row per task key. The row is made when the task is enqueued and stays when the task is done, so
+//! enqueuing the same key again, a minute or a month later, finds the task and its stored outcome instead of running it
+//! twice. Other queues delete what is done and check for duplicates among what waits; theirs is a window, this is a
+//! ledger.
+//!
+//! ```text
+//!              enqueue             lease                     settle: done
+//!   (absent) ──────────▶ waiting ─────────▶ running ─────────────────────▶ done
+//!                         ▲  ▲ ▲             │ │ │ │
+//!                         │  │ └── release ──┘ │ │ │       (an attempt is not used up)
+//!                         │  ├── retry after ──┘ │ │       (an attempt is)
+//!                         │  └── rescue: the ────┘ │
+//!                         │      lease has ended   ├─ bury, or rescued too often ─▶ dead ─┐
+//!                         │                        └─ hold ───────────────────────▶ held ─┤
+//!                         └───────────────────────────── revive ──────────────────────────┘
+//! ```
+//!
+//! Every change after [`lease`](Queue::lease) carries the lease's [`Fence`], which rises each time the task is leased or
+//! taken away. A worker that was paused past its lease finds that its writes change nothing.
+//!
+//! Tasks lie in lanes. Leasing is fair over lanes, a lane can have a [cap](Queue::cap_lane) on how many of its tasks run
+//! at once, and a [paused](Queue::pause_lane) lane keeps its tasks without holding up others.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use std::time::Duration;
+//!
+//! use exactly::queue::{Ask, End, Enqueued, MemoryQueue, Queue, Settlement, Task, WorkerId};
+//!
+//! let queue = MemoryQueue::new();
+//! let offers = || Task::new("offers", "2026-02-19:user-7", "{}").unwrap();
+//! assert!(queue.enqueue(&[offers()]).await?[0].is_new());
+//!
+//! let leased = queue.lease(&Ask::new(WorkerId::random(), 10)).await?;
+//! // … the work is done here …
+//! let done = Settlement::new(leased[0].lease, End::Done("three offers".into()));
+//! let _ = queue.settle(&[done]).await?;
+//!
+//! let again = queue.enqueue(&[offers()]).await?;
+//! assert!(matches!(&again[0], Enqueued::Found(found) if found.outcome.as_deref() == Some(b"three offers")));
+//! # Ok::<_, exactly::StoreError>(()) }).unwrap();
+//! ```
+
+mod inspect;
+mod lease;
+mod memory;
+mod task;
+mod transactional;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView};
+pub use self::lease::{
+    Ask, End, Failure, FailureKind, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued,
+    Settlement, WorkerId,
+};
+pub use self::memory::MemoryQueue;
+pub use self::task::{Enqueued, Found, InvalidTask, Lane, Task, TaskId, TaskState};
+pub use self::transactional::TransactionalQueue;
+use crate::Fenced;
+use crate::store::Reply;
+
+/// The most tasks, leases or settlements that one call takes.
+pub const BATCH_MAX: usize = 10_000;
+
+/// Keeps tasks. Every method is one atomic step for each row that it names; rows do not fail each other.
+pub trait Queue: Debug + Send + Sync + 'static {
+    /// Adds tasks whose keys are new, and says of every other one what has become of it. An answer per task, in order.
+    ///
+    /// Repeatable: a task that was added by a call whose answer was lost is found.
+    fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>>;
+
+    /// Waiting → running, for at most [`most`](Ask::most) tasks that are due, fairly over lanes. Within a lane the task
+    /// that is due the longest comes first.
+    fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>>;
+
+    /// Makes these leases end `lease` from now. Also revives one that has ended, while nobody rescued its task.
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>>;
+
+    /// Running → whatever the settlement says. An answer per settlement, in order.
+    ///
+    /// Repeatable: settling again in the same way is `Applied`, so a lost reply is not a lost write. `Superseded`: the task
+    /// was rescued or settled otherwise, and nothing was changed.
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>>;
+
+    /// Takes at most `limit` tasks from leases that have ended: back to waiting, or dead if that has happened `rescues_max`
+    /// times before. Says which, so that whoever is to be alerted is.
+    fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>>;
+
+    /// Dead or held → waiting, with its attempts to run anew and its history kept. An answer per id, in order: what the
+    /// task was. Only dead and held ones were changed; repeating it therefore changes nothing.
+    fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>>;
+
+    /// Forgets at most `limit` tasks that have been in this state, which is done or dead, for longer than `age`. Their keys
+    /// are then as if they had never been used.
+    fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32>;
+
+    /// Tasks of this lane stay where they are until it is resumed; running ones run on.
+    fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()>;
+
+    /// Takes back a pause.
+    fn resume_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()>;
+
+    /// At most `cap` tasks of this lane run at once, over all processes; `None` for no limit. With a cap of one they start in
+    /// the order in which they are due.
+    fn cap_lane<'a>(&'a self, lane: &'a Lane, cap: Option<u32>) -> Reply<'a, ()>;
+
+    /// Changes when there may be something to lease. A hint: whoever waits for it also looks now and then.
+    fn arrivals(&self) -> watch::Receiver<u64>;
+}

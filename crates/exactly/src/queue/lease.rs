@@ -1,0 +1,309 @@
+//! Who works on what, and how it ends.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::{Lane, TaskId};
+use crate::clock::Timestamp;
+
+/// How long a lease lasts unless it is asked for otherwise or renewed.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How often a task is taken from a worker that vanished before it counts as what makes workers vanish.
+pub const RESCUES_MAX_DEFAULT: u32 = 5;
+
+/// One start of one process, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerId(Uuid);
+
+impl WorkerId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    /// One that was stored.
+    pub const fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
+    /// To store it.
+    pub const fn as_uuid(&self) -> &Uuid {
+        &self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A worker's question for work.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// The most tasks to lease.
+    pub most: u32,
+    /// How long for.
+    pub lease: Duration,
+    /// From where.
+    pub lanes: Lanes,
+}
+
+impl Ask {
+    /// For at most so many tasks of any lane, for the default time.
+    pub fn new(worker: WorkerId, most: u32) -> Self {
+        Self {
+            worker,
+            most,
+            lease: LEASE_DEFAULT,
+            lanes: Lanes::All,
+        }
+    }
+
+    /// For so long.
+    #[must_use]
+    pub fn for_time(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// From these lanes.
+    #[must_use]
+    pub fn from_lanes(mut self, lanes: Lanes) -> Self {
+        self.lanes = lanes;
+        self
+    }
+}
+
+/// The lanes that a worker serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// Whatever there is.
+    All,
+    /// These.
+    Only(Vec<Lane>),
+}
+
+/// What a task's writes are checked against. It rises each time that the task is leased or taken away, so an effect
+/// elsewhere can remember the highest that it has seen and refuse what is lower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// The fence of this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The right to settle a task, for as long as nobody else has leased or rescued it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// Which task.
+    pub id: TaskId,
+    /// Which of its leases.
+    pub fence: Fence,
+}
+
+/// A task that a worker has leased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leased {
+    /// What settles it.
+    pub lease: Lease,
+    /// Which handler it is for.
+    pub kind: Box<str>,
+    /// What it is known by, among its kind.
+    pub key: Box<str>,
+    /// The lane that it came from.
+    pub lane: Lane,
+    /// What its handler gets.
+    pub payload: Bytes,
+    /// The version of its algorithm.
+    pub version: u32,
+    /// How many attempts have failed since it was enqueued or revived.
+    pub failures: u32,
+    /// How often it was taken from a worker that vanished.
+    pub rescues: u32,
+    /// When it was enqueued.
+    pub enqueued_at: Timestamp,
+    /// When it was first due.
+    pub due_at: Timestamp,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// Whose.
+    pub lease: Lease,
+    /// How.
+    pub end: End,
+}
+
+impl Settlement {
+    /// This lease ends so.
+    pub fn new(lease: Lease, end: End) -> Self {
+        Self { lease, end }
+    }
+}
+
+/// How an attempt ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It happened, and this is its outcome.
+    Done(Bytes),
+    /// It failed, and is tried again after this time.
+    Retry {
+        /// Counted from when it is settled.
+        after: Duration,
+        /// Why it failed.
+        failure: Failure,
+    },
+    /// It failed for good.
+    Bury(Failure),
+    /// It is not to run before somebody [revives](super::Queue::revive) it.
+    Hold(Failure),
+    /// It was not started, or was stopped without a trace. It waits again as it did, and no attempt is used up.
+    Release,
+}
+
+/// Why an attempt ended without an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What it means for another attempt.
+    pub kind: FailureKind,
+    /// What to tell people.
+    pub message: String,
+}
+
+impl Failure {
+    /// The longest message that is kept, in bytes.
+    pub const MESSAGE_BYTES_MAX: usize = 4096;
+
+    /// A failure of this kind. A message that is too long is cut.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(Self::MESSAGE_BYTES_MAX));
+        // No database keeps it in a text.
+        if message.contains('\0') {
+            message = message.replace('\0', "\u{fffd}");
+        }
+        Self { kind, message }
+    }
+
+    /// What is noted of an attempt whose lease ended, the nth in this life of its task.
+    pub fn lost(rescues: u32) -> Self {
+        Self::new(
+            FailureKind::Lost,
+            format!("the lease ended without a word (rescue {rescues})"),
+        )
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+/// What a failure means for another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// It may work later: a database was away, a service was busy.
+    Transient,
+    /// It took too long, and was stopped.
+    Timeout,
+    /// The work itself is wrong, and would fail again.
+    Logic,
+    /// What the work is about contradicts itself, and somebody has to look at it.
+    Inconsistent,
+    /// The handler panicked.
+    Panicked,
+    /// The worker vanished, or was too slow to renew its lease.
+    Lost,
+    /// No worker here knows what to do with this kind.
+    UnknownKind,
+    /// The payload cannot be read.
+    Unreadable,
+    /// Whether the effect happened is not known, so nobody may try again before it is.
+    Unknown,
+}
+
+impl FailureKind {
+    /// Every kind, in the order of their [codes](Self::code).
+    pub const ALL: [Self; 9] = [
+        Self::Transient,
+        Self::Timeout,
+        Self::Logic,
+        Self::Inconsistent,
+        Self::Panicked,
+        Self::Lost,
+        Self::UnknownKind,
+        Self::Unreadable,
+        Self::Unknown,
+    ];
+
+    /// Its name, as operators write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Timeout => "timeout",
+            Self::Logic => "logic",
+            Self::Inconsistent => "inconsistent",
+            Self::Panicked => "panicked",
+            Self::Lost => "lost",
+            Self::UnknownKind => "unknown_kind",
+            Self::Unreadable => "unreadable",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Its number in a database.
+    pub fn code(self) -> i16 {
+        let position = Self::ALL.iter().position(|kind| *kind == self);
+        position
+            .and_then(|position| i16::try_from(position).ok())
+            .unwrap_or(i16::MAX)
+    }
+
+    /// The kind of this number.
+    pub fn from_code(code: i16) -> Option<Self> {
+        usize::try_from(code).ok().and_then(|code| Self::ALL.get(code).copied())
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A task that was taken from a lease that had ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescued {
+    /// Which one.
+    pub id: TaskId,
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its key.
+    pub key: Box<str>,
+    /// Whether it waits again; otherwise it is dead.
+    pub waits: bool,
+}

@@ -1,0 +1,220 @@
+//! Tasks in this process's memory.
+
+mod tables;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use self::tables::{Row, Tables};
+use super::{
+    Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued, Settlement, Task,
+    TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+};
+use crate::clock::{Clock, SteadyClock, Timestamp};
+use crate::store::Reply;
+use crate::{Fenced, StoreError, StoreErrorKind};
+
+/// Keeps tasks in memory: for tests, and for work that dies with the process too.
+#[derive(Debug)]
+pub struct MemoryQueue {
+    clock: Box<dyn Clock>,
+    tasks_max: usize,
+    // A std mutex, since every step is a few map operations and nothing awaits while holding it.
+    tables: Mutex<Tables>,
+    arrivals: watch::Sender<u64>,
+}
+
+impl Default for MemoryQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryQueue {
+    /// How many tasks a queue holds unless told otherwise, done ones included.
+    pub const TASKS_MAX_DEFAULT: usize = 1_000_000;
+
+    /// An empty queue on a clock that no step of the wall clock moves.
+    pub fn new() -> Self {
+        Self::with_clock(SteadyClock::default())
+    }
+
+    /// An empty queue that judges time by `clock`.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self {
+            clock: Box::new(clock),
+            tasks_max: Self::TASKS_MAX_DEFAULT,
+            tables: Mutex::default(),
+            arrivals: watch::Sender::new(0),
+        }
+    }
+
+    /// Holds at most `max` tasks; beyond that [`enqueue`](Queue::enqueue) fails as full. Nothing is evicted.
+    #[must_use]
+    pub fn with_tasks_max(mut self, max: usize) -> Self {
+        self.tasks_max = max;
+        self
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out one step. The clock is read under the lock, so that steps and their times have one order.
+    fn step<'a, T: Send + 'a>(&'a self, step: impl FnOnce(&mut Tables, Timestamp) -> T + Send + 'a) -> Reply<'a, T> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let now = self.clock.now();
+            Ok(step(&mut tables, now))
+        })
+    }
+
+    /// The same for steps after which there may be something to lease.
+    fn arrive<'a, T: Send + 'a>(&'a self, step: impl FnOnce(&mut Tables, Timestamp) -> T + Send + 'a) -> Reply<'a, T> {
+        Box::pin(async move {
+            let answer = self.step(step).await;
+            self.arrivals.send_modify(|count| *count += 1);
+            answer
+        })
+    }
+}
+
+impl Queue for MemoryQueue {
+    fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        Box::pin(async move {
+            let answers = self.arrive(|tables, now| {
+                let room = self.tasks_max.saturating_sub(tables.rows.len());
+                let new = |task: &&Task| !tables.rows.contains_key(&task.id());
+                if tasks.iter().filter(new).count() > room {
+                    let max = self.tasks_max;
+                    let context = format!("enqueue tasks: all {max} places are taken; prune, or raise with_tasks_max");
+                    return Err(StoreError::new(StoreErrorKind::Full, context));
+                }
+                Ok(tasks.iter().map(|task| tables.enqueue(task, now)).collect())
+            });
+            answers.await?
+        })
+    }
+
+    fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {
+        self.step(|tables, now| tables.lease(ask, now))
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+        self.step(move |tables, now| {
+            let renewed = leases.iter().map(|own| match tables.running(own) {
+                Some(row) => {
+                    row.view.due_at = Some(now.after(lease));
+                    Fenced::Applied
+                }
+                None => Fenced::Superseded,
+            });
+            renewed.collect()
+        })
+    }
+
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+        self.arrive(|tables, now| {
+            let settled = settlements.iter();
+            settled.map(|settlement| tables.settle(settlement, now)).collect()
+        })
+    }
+
+    fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>> {
+        self.arrive(move |tables, now| {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let lost = tables.lost(limit, now);
+            lost.into_iter()
+                .filter_map(|id| tables.rescue(id, rescues_max, now))
+                .collect()
+        })
+    }
+
+    fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.arrive(|tables, now| ids.iter().map(|id| tables.revive(*id, now)).collect())
+    }
+
+    fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
+        self.step(move |tables, now| {
+            let old = |row: &&Row| {
+                matches!(state, TaskState::Done | TaskState::Dead)
+                    && row.view.state == state
+                    && row.view.ended_at.is_some_and(|ended| ended.after(age) <= now)
+            };
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let old: Vec<TaskId> = tables
+                .rows
+                .values()
+                .filter(old)
+                .map(|row| row.view.id)
+                .take(limit)
+                .collect();
+            for id in &old {
+                tables.rows.remove(id);
+            }
+            u32::try_from(old.len()).unwrap_or(u32::MAX)
+        })
+    }
+
+    fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        self.step(|tables, _| tables.lane(lane, |lane| lane.paused = true))
+    }
+
+    fn resume_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        self.arrive(|tables, _| tables.lane(lane, |lane| lane.paused = false))
+    }
+
+    fn cap_lane<'a>(&'a self, lane: &'a Lane, cap: Option<u32>) -> Reply<'a, ()> {
+        self.arrive(move |tables, _| tables.lane(lane, |lane| lane.cap = cap))
+    }
+
+    fn arrivals(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
+    }
+}
+
+impl InspectQueue for MemoryQueue {
+    fn show(&self, id: TaskId) -> Reply<'_, Option<TaskView>> {
+        self.step(move |tables, _| tables.rows.get(&id).map(|row| row.view.clone()))
+    }
+
+    fn attempts(&self, id: TaskId) -> Reply<'_, Vec<AttemptView>> {
+        self.step(move |tables, _| tables.rows.get(&id).map(|row| row.history.clone()).unwrap_or_default())
+    }
+
+    fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>> {
+        self.step(move |tables, _| {
+            let after = |row: &&Row| page.after.is_none_or(|after| row.view.id > after);
+            let rows = tables.rows.values().filter(after).map(|row| &row.view);
+            let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+            rows.filter(|view| filter.takes(view)).take(limit).cloned().collect()
+        })
+    }
+
+    fn lanes(&self) -> Reply<'_, Vec<LaneView>> {
+        self.step(|tables, _| tables.lanes.values().cloned().collect())
+    }
+
+    fn depths(&self) -> Reply<'_, Vec<Depth>> {
+        self.step(|tables, _| {
+            let mut depths: BTreeMap<(&Lane, TaskState), u64> = BTreeMap::new();
+            let undone = tables.rows.values().filter(|row| row.view.state != TaskState::Done);
+            for row in undone {
+                *depths.entry((&row.view.lane, row.view.state)).or_default() += 1;
+            }
+            let depths = depths.into_iter().map(|((lane, state), tasks)| Depth {
+                lane: lane.clone(),
+                state,
+                tasks,
+            });
+            depths.collect()
+        })
+    }
+
+    fn now(&self) -> Reply<'_, Timestamp> {
+        self.step(|_, now| now)
+    }
+}

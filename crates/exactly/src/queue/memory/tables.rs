@@ -1,0 +1,294 @@
+//! The rows, and what can become of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::Fenced;
+use crate::clock::Timestamp;
+use crate::queue::{
+    Ask, AttemptView, End, Enqueued, Failure, FailureKind, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
+    Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) rows: BTreeMap<TaskId, Row>,
+    /// Waiting tasks by lane, as they are due; the number keeps those of one moment in the order in which they came.
+    waiting: BTreeMap<Lane, BTreeSet<(Timestamp, u64, TaskId)>>,
+    /// Which tasks run: far fewer than there are.
+    running: BTreeSet<TaskId>,
+    pub(super) lanes: BTreeMap<Lane, LaneView>,
+    /// The lane that was served last.
+    cursor: Option<Lane>,
+    enqueued: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) view: TaskView,
+    number: u64,
+    pub(super) history: Vec<AttemptView>,
+}
+
+impl Tables {
+    pub(super) fn enqueue(&mut self, task: &Task, now: Timestamp) -> Enqueued {
+        if let Some(row) = self.rows.get(&task.id()) {
+            return Enqueued::Found(Found {
+                id: task.id(),
+                state: row.view.state,
+                outcome: row.view.outcome.clone(),
+                differs: row.view.payload != *task.payload(),
+            });
+        }
+        self.enqueued += 1;
+        let view = TaskView {
+            id: task.id(),
+            kind: task.kind().into(),
+            key: task.key().into(),
+            lane: task.lane().clone(),
+            payload: task.payload().clone(),
+            version: task.version(),
+            state: TaskState::Waiting,
+            failures: 0,
+            rescues: 0,
+            fence: Fence::new(0),
+            worker: None,
+            enqueued_at: now,
+            due_at: None,
+            started_at: None,
+            ended_at: None,
+            outcome: None,
+            failure: None,
+        };
+        let row = Row {
+            view,
+            number: self.enqueued,
+            history: Vec::new(),
+        };
+        self.rows.insert(task.id(), row);
+        self.wait(task.id(), now.after(task.delay()));
+        Enqueued::New(task.id())
+    }
+
+    /// The task waits until `due`.
+    fn wait(&mut self, id: TaskId, due: Timestamp) {
+        let row = self.rows.get_mut(&id).expect("only tasks that are there wait");
+        row.view.state = TaskState::Waiting;
+        row.view.due_at = Some(due);
+        row.view.ended_at = None;
+        let lane = self.waiting.entry(row.view.lane.clone()).or_default();
+        lane.insert((due, row.number, id));
+    }
+
+    pub(super) fn lease(&mut self, ask: &Ask, now: Timestamp) -> Vec<Leased> {
+        let mut leased = Vec::new();
+        let most = usize::try_from(ask.most).unwrap_or(usize::MAX);
+        let mut rooms: Vec<(Lane, u64)> = self.open_lanes(&ask.lanes);
+        // One of each lane in turn, from where the last one ended.
+        while leased.len() < most && !rooms.is_empty() {
+            rooms.retain_mut(|(lane, room)| {
+                if leased.len() >= most {
+                    return true;
+                }
+                let Some(task) = (*room > 0).then(|| self.lease_first(lane, ask, now)).flatten() else {
+                    return false;
+                };
+                *room -= 1;
+                self.cursor = Some(lane.clone());
+                leased.push(task);
+                true
+            });
+        }
+        leased
+    }
+
+    /// Lanes in which something waits, with how many more of their tasks may run, from the one after the cursor on.
+    fn open_lanes(&self, wanted: &Lanes) -> Vec<(Lane, u64)> {
+        let wanted = |lane: &&Lane| match wanted {
+            Lanes::All => true,
+            Lanes::Only(lanes) => lanes.contains(lane),
+        };
+        let (mut later, mut first) = (Vec::new(), Vec::new());
+        for lane in self.waiting.keys().filter(wanted) {
+            let settings = self.lanes.get(lane);
+            if settings.is_some_and(|settings| settings.paused) {
+                continue;
+            }
+            let room = settings.and_then(|settings| settings.cap).map_or(u64::MAX, |cap| {
+                let running = self.running.iter().filter_map(|id| self.rows.get(id));
+                let running = running.filter(|row| row.view.lane == *lane).count();
+                u64::from(cap).saturating_sub(u64::try_from(running).unwrap_or(u64::MAX))
+            });
+            let lanes = if self.cursor.as_ref() < Some(lane) {
+                &mut later
+            } else {
+                &mut first
+            };
+            lanes.push((lane.clone(), room));
+        }
+        later.append(&mut first);
+        later
+    }
+
+    fn lease_first(&mut self, lane: &Lane, ask: &Ask, now: Timestamp) -> Option<Leased> {
+        let waiting = self.waiting.get_mut(lane)?;
+        let (due_at, _, id) = *waiting.first().filter(|(due, ..)| *due <= now)?;
+        waiting.pop_first();
+        if waiting.is_empty() {
+            self.waiting.remove(lane);
+        }
+        self.running.insert(id);
+        let view = &mut self.rows.get_mut(&id)?.view;
+        view.state = TaskState::Running;
+        view.fence = Fence::new(view.fence.get() + 1);
+        view.worker = Some(ask.worker);
+        view.started_at = Some(now);
+        view.due_at = Some(now.after(ask.lease));
+        Some(Leased {
+            lease: Lease { id, fence: view.fence },
+            kind: view.kind.clone(),
+            key: view.key.clone(),
+            lane: view.lane.clone(),
+            payload: view.payload.clone(),
+            version: view.version,
+            failures: view.failures,
+            rescues: view.rescues,
+            enqueued_at: view.enqueued_at,
+            due_at,
+        })
+    }
+
+    pub(super) fn running(&mut self, lease: &Lease) -> Option<&mut Row> {
+        let row = self.rows.get_mut(&lease.id)?;
+        (row.view.state == TaskState::Running && row.view.fence == lease.fence).then_some(row)
+    }
+
+    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Fenced {
+        let Settlement { lease, end } = settlement;
+        if self.running(lease).is_none() {
+            return self.repeated(lease, end);
+        }
+        self.running.remove(&lease.id);
+        match end {
+            End::Done(outcome) => self.done(lease.id, outcome, now),
+            End::Retry { after, failure } => {
+                self.fail(lease.id, failure, TaskState::Waiting, now);
+                self.wait(lease.id, now.after(*after));
+            }
+            End::Bury(failure) => self.fail(lease.id, failure, TaskState::Dead, now),
+            End::Hold(failure) => self.fail(lease.id, failure, TaskState::Held, now),
+            End::Release => self.wait(lease.id, now),
+        }
+        Fenced::Applied
+    }
+
+    /// Whether a settlement was applied before.
+    fn repeated(&self, lease: &Lease, end: &End) -> Fenced {
+        let Some(Row { view, .. }) = self.rows.get(&lease.id) else {
+            return Fenced::Superseded;
+        };
+        let (state, failure, outcome) = match end {
+            End::Done(outcome) => (TaskState::Done, None, Some(outcome)),
+            End::Retry { failure, .. } => (TaskState::Waiting, Some(failure), None),
+            End::Bury(failure) => (TaskState::Dead, Some(failure), None),
+            End::Hold(failure) => (TaskState::Held, Some(failure), None),
+            End::Release => (TaskState::Waiting, None, None),
+        };
+        let same = view.fence == lease.fence
+            && view.state == state
+            && view.outcome.as_ref() == outcome
+            && failure.is_none_or(|failure| view.failure.as_ref() == Some(failure));
+        if same { Fenced::Applied } else { Fenced::Superseded }
+    }
+
+    /// At most `limit` tasks whose leases have ended.
+    pub(super) fn lost(&self, limit: usize, now: Timestamp) -> Vec<TaskId> {
+        let running = self.running.iter().filter_map(|id| self.rows.get(id));
+        let lost = running.filter(|row| row.view.due_at <= Some(now));
+        lost.map(|row| row.view.id).take(limit).collect()
+    }
+
+    fn done(&mut self, id: TaskId, outcome: &Bytes, now: Timestamp) {
+        if let Some(Row { view, .. }) = self.rows.get_mut(&id) {
+            view.state = TaskState::Done;
+            view.outcome = Some(outcome.clone());
+            view.due_at = None;
+            view.ended_at = Some(now);
+        }
+    }
+
+    fn fail(&mut self, id: TaskId, failure: &Failure, then: TaskState, now: Timestamp) {
+        let Some(Row { view, history, .. }) = self.rows.get_mut(&id) else {
+            return;
+        };
+        history.push(AttemptView {
+            fence: view.fence,
+            worker: view.worker,
+            started_at: view.started_at.unwrap_or(now),
+            ended_at: now,
+            then,
+            failure: failure.clone(),
+        });
+        view.failures += u32::from(failure.kind != FailureKind::Lost);
+        view.failure = Some(failure.clone());
+        view.state = then;
+        view.due_at = None;
+        view.ended_at = Some(now);
+    }
+
+    pub(super) fn rescue(&mut self, id: TaskId, rescues_max: u32, now: Timestamp) -> Option<Rescued> {
+        self.running.remove(&id);
+        let view = &mut self.rows.get_mut(&id)?.view;
+        view.rescues += 1;
+        let waits = view.rescues <= rescues_max;
+        let then = if waits { TaskState::Waiting } else { TaskState::Dead };
+        let failure = Failure::lost(view.rescues);
+        self.fail(id, &failure, then, now);
+        if waits {
+            self.wait(id, now);
+        }
+        let view = &mut self.rows.get_mut(&id)?.view;
+        // Whoever had the lease can write no more.
+        view.fence = Fence::new(view.fence.get() + 1);
+        Some(Rescued {
+            id,
+            kind: view.kind.clone(),
+            key: view.key.clone(),
+            waits,
+        })
+    }
+
+    pub(super) fn revive(&mut self, id: TaskId, now: Timestamp) -> Option<TaskState> {
+        let view = &mut self.rows.get_mut(&id)?.view;
+        let was = view.state;
+        if matches!(was, TaskState::Dead | TaskState::Held) {
+            view.fence = Fence::new(view.fence.get() + 1);
+            view.failures = 0;
+            view.rescues = 0;
+            self.wait(id, now);
+        }
+        Some(was)
+    }
+
+    pub(super) fn lane(&mut self, lane: &Lane, change: impl FnOnce(&mut LaneView)) {
+        let settings = self.lanes.entry(lane.clone()).or_insert_with(|| LaneView {
+            lane: lane.clone(),
+            paused: false,
+            cap: None,
+        });
+        change(settings);
+        if !settings.paused && settings.cap.is_none() {
+            self.lanes.remove(lane);
+        }
+    }
+}
+
+impl TaskFilter {
+    pub(super) fn takes(&self, view: &TaskView) -> bool {
+        self.state.is_none_or(|state| view.state == state)
+            && self.kind.as_ref().is_none_or(|kind| **kind == *view.kind)
+            && self.lane.as_ref().is_none_or(|lane| view.lane == *lane)
+            && self.version.is_none_or(|version| view.version == version)
+    }
+}

@@ -1,0 +1,30 @@
+//! Tasks in the caller's transaction.
+
+use super::{Enqueued, Queue, Settlement, Task};
+use crate::Fenced;
+use crate::store::Reply;
+
+/// A queue in the same database as the effects: a task is enqueued, or settled, with the change that it belongs to.
+pub trait TransactionalQueue: Queue {
+    /// An open transaction. Dropping it rolls back.
+    type Tx: Send;
+
+    /// Opens a transaction for a handler.
+    fn open(&self) -> Reply<'_, Self::Tx>;
+
+    /// As [`enqueue`](Queue::enqueue), if the transaction commits. Waits for another transaction that is about to add the
+    /// same key.
+    fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>>;
+
+    /// As [`settle`](Queue::settle), if the transaction commits. If any settlement is `Superseded`, roll back: somebody else
+    /// has the task, and makes its effect.
+    fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>>;
+
+    /// Commits. After an error nobody knows whether it did. [Releasing](super::End::Release) the lease by
+    /// [`settle`](Queue::settle) finds out, since it waits for the lost commit: `Applied` means that nothing happened and
+    /// the task waits again, `Superseded` that it is no longer this worker's.
+    fn commit(&self, tx: Self::Tx) -> Reply<'_, ()>;
+
+    /// Rolls back.
+    fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()>;
+}
