@@ -17,7 +17,7 @@ mod tx;
 
 pub use name::{InvalidName, Name};
 #[cfg(feature = "postgres")]
-pub use postgres::{PgStore, PgStoreBuilder, PgTransaction};
+pub use postgres::{PgQueue, PgQueueBuilder, PgStore, PgStoreBuilder, PgTransaction};
 #[cfg(feature = "journal")]
 pub use sqlite::SqliteJournal;
 #[cfg(feature = "sqlite")]

@@ -14,6 +14,7 @@ mod held;
 mod inspect;
 mod listen;
 mod operate;
+mod queue;
 mod row;
 mod schema;
 mod session;
@@ -35,7 +36,7 @@ use sqlx::PgPool;
 
 use self::listen::Listener;
 use self::operate::Trail;
-use self::schema::Place;
+use self::schema::{Layout, Place};
 use self::sql::Sql;
 use self::sweep::Sweeper;
 use self::transactional::Defaults;
@@ -43,6 +44,7 @@ use crate::batch::{Batcher, Write};
 use crate::name::Name;
 
 pub use self::builder::PgStoreBuilder;
+pub use self::queue::{PgQueue, PgQueueBuilder};
 pub use self::tx::PgTransaction;
 
 /// Keeps records in one table of a PostgreSQL database.
@@ -110,6 +112,7 @@ impl PgStore {
         Place {
             schema: schema.clone(),
             table: table.clone(),
+            layout: Layout::Calls,
         }
         .script()
     }

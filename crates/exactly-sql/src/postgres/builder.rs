@@ -12,9 +12,9 @@ use sqlx::{PgConnection, PgPool, Row as _};
 use super::PgStore;
 use super::checks::{self, Accept};
 use super::flush::PgFlush;
-use super::listen::Listener;
+use super::listen::{Listener, waking};
 use super::operate::Trail;
-use super::schema::{self, Place};
+use super::schema::{self, Layout, Place};
 use super::session::Sessions;
 use super::sql::Sql;
 use super::sweep::Sweeper;
@@ -51,7 +51,7 @@ pub struct PgStoreBuilder {
 }
 
 /// Where the connections come from.
-enum Source {
+pub(super) enum Source {
     Pool(PgPool),
     Server(Result<Box<PgConnectOptions>, sqlx::Error>),
 }
@@ -131,16 +131,13 @@ impl PgStoreBuilder {
         let place = Place {
             schema: Name::option("schema", self.schema)?,
             table: Name::table(self.table)?,
+            layout: Layout::Calls,
         };
         place.check()?;
         check_flushers(self.flushers)?;
         let pool = self.source.pool()?;
         let sessions = Sessions::new(pool.clone(), self.accept, self.flushers + IDLE_BESIDE_FLUSHERS);
-        let preparing = prepare(&pool, &sessions, &place, self.migrate, self.accept);
-        let (defaults, channel) = tokio::time::timeout(START_TIMEOUT, preparing).await.map_err(|_| {
-            let context = format!("start on PostgreSQL: no answer within {} s", START_TIMEOUT.as_secs());
-            StoreError::new(StoreErrorKind::Unavailable, context)
-        })??;
+        let (defaults, channel) = prepare(&pool, &sessions, &place, self.migrate, self.accept).await?;
         let sql = Arc::new(Sql::new(&place));
         let wakeups = Wakeups::default();
         let sessions = Arc::new(sessions);
@@ -159,7 +156,7 @@ impl PgStoreBuilder {
             batcher,
             trail: Arc::new(Trail::new(Arc::clone(&sessions), &place)),
             sweeper: Arc::new(Sweeper::new(sessions, &place)),
-            _listener: Arc::new(Listener::start(pool.clone(), channel, wakeups.clone())),
+            _listener: Arc::new(Listener::start(pool.clone(), channel, waking(wakeups.clone()))),
             pool,
             sql,
             wakeups,
@@ -170,7 +167,8 @@ impl PgStoreBuilder {
 }
 
 impl Source {
-    fn pool(self) -> Result<PgPool, StoreError> {
+    /// The pool, which connects when it is used.
+    pub(super) fn pool(self) -> Result<PgPool, StoreError> {
         match self {
             Self::Pool(pool) => Ok(pool),
             Self::Server(options) => {
@@ -202,7 +200,21 @@ fn check_flushers(flushers: usize) -> Result<(), StoreError> {
 
 /// Checks both kinds of connection, since a pool may set up its own in its own way. Returns what the
 /// pool's sessions start with, and the channel of notifications about the table.
-async fn prepare(
+pub(super) async fn prepare(
+    pool: &PgPool,
+    sessions: &Sessions,
+    place: &Place,
+    migrate: bool,
+    accept: Accept,
+) -> Result<(Defaults, Arc<str>), StoreError> {
+    let preparing = prepare_patiently(pool, sessions, place, migrate, accept);
+    tokio::time::timeout(START_TIMEOUT, preparing).await.map_err(|_| {
+        let context = format!("start on PostgreSQL: no answer within {} s", START_TIMEOUT.as_secs());
+        StoreError::new(StoreErrorKind::Unavailable, context)
+    })?
+}
+
+async fn prepare_patiently(
     pool: &PgPool,
     sessions: &Sessions,
     place: &Place,

@@ -35,14 +35,27 @@ pub(super) async fn notify(conn: &mut PgConnection, channel: &str, ids: &[CallId
     Ok(())
 }
 
+/// Gets the payload of every notification, and nothing when some may have been missed.
+pub(super) trait Hear: Fn(Option<&str>) + Send + Sync + 'static {}
+
+impl<F: Fn(Option<&str>) + Send + Sync + 'static> Hear for F {}
+
 /// Passes on notifications for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Listener(AbortHandle);
 
 impl Listener {
     /// Listens on a connection of its own, which it opens like `pool` does.
-    pub(super) fn start(pool: PgPool, channel: Arc<str>, wakeups: Wakeups) -> Self {
-        Self(tokio::spawn(listen(pool, channel, wakeups)).abort_handle())
+    pub(super) fn start(pool: PgPool, channel: Arc<str>, hear: impl Hear) -> Self {
+        Self(tokio::spawn(listen(pool, channel, hear)).abort_handle())
+    }
+}
+
+/// Wakes those who wait for the records that a notification names.
+pub(super) fn waking(wakeups: Wakeups) -> impl Hear {
+    move |payload: Option<&str>| match payload {
+        Some(payload) => hints(payload).for_each(|hint| wakeups.wake_hint(&hint)),
+        None => wakeups.wake_all(),
     }
 }
 
@@ -52,12 +65,12 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(pool: PgPool, channel: Arc<str>, wakeups: Wakeups) {
+async fn listen(pool: PgPool, channel: Arc<str>, hear: impl Hear) {
     let mut pause = RECONNECT_PAUSE_MIN;
     loop {
         let mut heard = false;
-        if let Err(error) = listen_once(&pool, &channel, &wakeups, &mut heard).await {
-            tracing::warn!(%error, ?pause, "listen for settled calls");
+        if let Err(error) = listen_once(&pool, &channel, &hear, &mut heard).await {
+            tracing::warn!(%error, ?pause, "listen for what other processes do");
         }
         pause = if heard {
             RECONNECT_PAUSE_MIN
@@ -69,7 +82,7 @@ async fn listen(pool: PgPool, channel: Arc<str>, wakeups: Wakeups) {
 }
 
 /// Listens until the connection ends.
-async fn listen_once(pool: &PgPool, channel: &str, wakeups: &Wakeups, heard: &mut bool) -> Result<(), sqlx::Error> {
+async fn listen_once(pool: &PgPool, channel: &str, hear: &impl Hear, heard: &mut bool) -> Result<(), sqlx::Error> {
     let alone = PgPoolOptions::new()
         .max_connections(1)
         .max_lifetime(None)
@@ -82,12 +95,10 @@ async fn listen_once(pool: &PgPool, channel: &str, wakeups: &Wakeups, heard: &mu
     listener.listen(channel).await?;
     *heard = true;
     // What was said before we listened is lost.
-    wakeups.wake_all();
+    hear(None);
     loop {
         match tokio::time::timeout(CHECK_EVERY, listener.try_recv()).await {
-            Ok(Ok(Some(notification))) => {
-                hints(notification.payload()).for_each(|hint| wakeups.wake_hint(&hint));
-            }
+            Ok(Ok(Some(notification))) => hear(Some(notification.payload())),
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(error),
             Err(_) => super::session::within(CHECK_TIMEOUT, async { listener.execute("select").await })

@@ -91,7 +91,7 @@ fn corrupt(found: &str) -> sqlx::Error {
 }
 
 /// A `timestamptz` of the server's, without a date library between: microseconds since 2000, as on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PgTime(i64);
 
 const TIMESTAMPTZ: Oid = Oid(1184);

@@ -6,14 +6,17 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 use crate::error::failed;
 use crate::name::{Name, TRAIL, VERSIONS};
 
-/// One script per version, in order; `{table}`, `{trail}` and `{complete}` are quoted names. Each can be repeated, so that a script exported for
+/// One script per version, in order; `{table}`, `{trail}`, `{complete}` and the like are quoted names, `{name}` is the table's alone. Each can be repeated, so that a script exported for
 /// people who migrate themselves does no harm when it is run twice.
 ///
 /// No index but the primary key, and room in every page: completing a call then changes no index and stays in its page
 /// (a HOT update), which halves what a call costs. Sweeping walks the heap instead.
 ///
 /// Outcomes are stored as they come: what is large enough to be compressed is often compressed or encrypted already.
-const MIGRATIONS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
+const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
+
+/// The same for tables of tasks.
+const TASKS: [&str; 1] = [super::queue::TABLES];
 
 const RECORDS: &str = r"create table if not exists {table} (
     lease_ms bigint not null,
@@ -57,11 +60,55 @@ const COMPLETE: &str = include_str!("complete.sql");
 /// What the function's name has more than the table's.
 const COMPLETES: &str = "_complete";
 
-/// Where a store's records are.
+/// What the names of a queue's other tables have more than the first one's.
+const ATTEMPTS: &str = "_attempts";
+const LANES: &str = "_lanes";
+
+/// What a table is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// The records of calls.
+    Calls,
+    /// The tasks of a queue.
+    Tasks,
+}
+
+impl Layout {
+    fn migrations(self) -> &'static [&'static str] {
+        match self {
+            Self::Calls => &CALLS,
+            Self::Tasks => &TASKS,
+        }
+    }
+
+    /// The version that this program reads and writes.
+    fn current(self) -> i32 {
+        i32::try_from(self.migrations().len()).unwrap_or(i32::MAX)
+    }
+
+    /// What the longest name beside the table's has more than it.
+    fn longest_suffix(self) -> &'static str {
+        match self {
+            Self::Calls => COMPLETES,
+            Self::Tasks => ATTEMPTS,
+        }
+    }
+
+    /// Where the text of the migrations is to be had.
+    fn script(self) -> &'static str {
+        match self {
+            Self::Calls => "PgStore::migrations_sql",
+            Self::Tasks => "PgQueue::migrations_sql",
+        }
+    }
+}
+
+/// Where a store's records or a queue's tasks are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) schema: Name,
     pub(super) table: Name,
+    pub(super) layout: Layout,
 }
 
 impl Place {
@@ -85,15 +132,27 @@ impl Place {
         format!("{}.\"{}{COMPLETES}\"", self.schema.quoted(), self.table)
     }
 
-    /// Refuses a table whose function's name PostgreSQL would cut off: two tables would then share one function.
+    /// The attempts at a queue's tasks, as statements name them.
+    pub(super) fn attempts(&self) -> String {
+        format!("{}.\"{}{ATTEMPTS}\"", self.schema.quoted(), self.table)
+    }
+
+    /// The lanes of a queue that somebody has set up, as statements name them.
+    pub(super) fn lanes(&self) -> String {
+        format!("{}.\"{}{LANES}\"", self.schema.quoted(), self.table)
+    }
+
+    /// Refuses a table beside which a name would be so long that PostgreSQL cuts it off: two tables would then share what
+    /// has that name.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        let most = Name::BYTES_MAX - COMPLETES.len();
+        let suffix = self.layout.longest_suffix();
+        let most = Name::BYTES_MAX - suffix.len();
         if self.table.as_str().len() <= most {
             return Ok(());
         }
         let context = format!(
-            "read the table option: {} is longer than {most} letters, which leaves no room for the name of its function",
-            self.table
+            "read the table option: {} is longer than {most} letters, which leaves no room for the name {}{suffix} beside it",
+            self.table, self.table
         );
         Err(StoreError::new(StoreErrorKind::Refused, context))
     }
@@ -116,14 +175,16 @@ impl Place {
     }
 
     fn body(&self) -> String {
-        let (versions, current) = (self.versions(), current());
-        let migrations: String = MIGRATIONS
-            .map(|script| {
-                let script = script.replace("{table}", &self.quoted());
-                let script = script.replace("{trail}", &self.trail());
-                script.replace("{complete}", &self.complete())
-            })
-            .concat();
+        let (versions, current) = (self.versions(), self.layout.current());
+        let named = |script: &&str| {
+            let script = script.replace("{table}", &self.quoted());
+            let script = script.replace("{name}", self.table.as_str());
+            let script = script.replace("{trail}", &self.trail());
+            let script = script.replace("{attempts}", &self.attempts());
+            let script = script.replace("{lanes}", &self.lanes());
+            script.replace("{complete}", &self.complete())
+        };
+        let migrations: String = self.layout.migrations().iter().map(named).collect();
         format!(
             "create schema if not exists \"{}\";
 create table if not exists {versions} (table_name text primary key, version integer not null);
@@ -134,12 +195,7 @@ create table if not exists {versions} (table_name text primary key, version inte
     }
 }
 
-/// The layout that this version of the program reads and writes.
-fn current() -> i32 {
-    i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
-}
-
-/// Brings the table to the [`current`] version, or only checks that it is there.
+/// Brings the table to the [current](Layout::current) version, or only checks that it is there.
 pub(super) async fn prepare(conn: &mut PgConnection, place: &Place, migrate: bool) -> Result<(), StoreError> {
     // Looking first means that a role without the right to create anything can start on a schema that is there.
     if is_current(version(conn, place).await?, place)? {
@@ -148,9 +204,10 @@ pub(super) async fn prepare(conn: &mut PgConnection, place: &Place, migrate: boo
     if !migrate {
         let context = format!(
             "check schema: table {} has no schema of version {} and migrations are off; run the text of \
-             `PgStore::migrations_sql`, or start with `migrate(true)`",
+             `{}`, or start with `migrate(true)`",
             place.readable(),
-            current()
+            place.layout.current(),
+            place.layout.script()
         );
         return Err(StoreError::new(StoreErrorKind::Refused, context));
     }
@@ -170,7 +227,7 @@ async fn migrate_to_current(conn: &mut PgConnection, place: &Place) -> Result<()
             .execute(&mut *tx)
             .await
             .map_err(failed(context()))?;
-        tracing::info!(table = place.readable(), version = current(), "migrated");
+        tracing::info!(table = place.readable(), version = place.layout.current(), "migrated");
     }
     tx.commit().await.map_err(failed(context()))
 }
@@ -201,15 +258,15 @@ async fn version(conn: &mut PgConnection, place: &Place) -> Result<Option<i32>, 
 
 fn is_current(found: Option<i32>, place: &Place) -> Result<bool, StoreError> {
     match found {
-        Some(found) if found > current() => {
+        Some(found) if found > place.layout.current() => {
             let context = format!(
                 "check schema: table {} has schema version {found}, and this program supports up to {}: \
                  run a newer program",
                 place.readable(),
-                current()
+                place.layout.current()
             );
             Err(StoreError::new(StoreErrorKind::Refused, context))
         }
-        found => Ok(found == Some(current())),
+        found => Ok(found == Some(place.layout.current())),
     }
 }

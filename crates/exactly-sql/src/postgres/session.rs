@@ -38,6 +38,8 @@ pub(super) struct Sessions {
     accept: Accept,
     /// How the first session committed, and so how every later one does, whatever became of the role's settings.
     synchronous_commit: OnceLock<String>,
+    /// How long statements wait for a row that a transaction elsewhere holds.
+    lock_timeout_ms: u32,
     /// The most connections that are kept; more are open only while they are used.
     idle_max: usize,
     // A std mutex, since it is held for a push or a pop and never across an await.
@@ -50,9 +52,16 @@ impl Sessions {
             pool,
             accept,
             synchronous_commit: OnceLock::new(),
+            lock_timeout_ms: LOCK_TIMEOUT_MS,
             idle_max,
             idle: Mutex::default(),
         }
+    }
+
+    /// Waits so long for rows, where nobody else's statements wait with it.
+    pub(super) fn with_lock_timeout_ms(mut self, lock_timeout_ms: u32) -> Self {
+        self.lock_timeout_ms = lock_timeout_ms;
+        self
     }
 
     /// Whether the server is there, and why not.
@@ -96,7 +105,9 @@ impl Sessions {
             options = options.application_name("exactly");
         }
         let mut conn = options.connect().await?;
-        sqlx::raw_sql(AssertSqlSafe(settings())).execute(&mut conn).await?;
+        sqlx::raw_sql(AssertSqlSafe(settings(self.lock_timeout_ms)))
+            .execute(&mut conn)
+            .await?;
         if let Some(durable) = self.synchronous_commit.get() {
             commit_by(&mut conn, durable).await?;
         }
@@ -135,10 +146,10 @@ async fn commit_by(conn: &mut PgConnection, durable: &str) -> Result<(), sqlx::E
 
 /// Every statement finds its rows by primary key, whatever the statistics say: a table that was never analysed looks
 /// empty, and a plan made for ten rows would read ten million.
-fn settings() -> String {
+fn settings(lock_timeout_ms: u32) -> String {
     format!(
         "set default_transaction_isolation = 'read committed';
-         set lock_timeout = {LOCK_TIMEOUT_MS};
+         set lock_timeout = {lock_timeout_ms};
          set statement_timeout = {STATEMENT_TIMEOUT_MS};
          set idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_TIMEOUT_MS};
          set plan_cache_mode = force_generic_plan;

@@ -43,6 +43,10 @@ pub(super) type PgQuery<'q> = Query<'q, Postgres, PgArguments>;
 pub(super) struct Text(Arc<str>);
 
 impl Text {
+    pub(super) fn new(text: String) -> Self {
+        Self(text.into())
+    }
+
     pub(super) fn query<'q>(&self) -> PgQuery<'q> {
         sqlx::query(AssertSqlSafe(Arc::clone(&self.0)).into_sql_str())
     }
@@ -51,7 +55,7 @@ impl Text {
 impl Sql {
     pub(super) fn new(place: &Place) -> Self {
         let table = place.quoted();
-        let text = |text: String| Text(text.into());
+        let text = Text::new;
         Self {
             group: text(group(&table)),
             look: text(format!(

@@ -5,13 +5,14 @@
 //! what they delete, so nobody waits for a sweep.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use exactly::StoreError;
-use exactly::clock::millis;
 use exactly::store::record::LOST_KEEP;
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 use tokio::sync::Mutex;
 
+use super::row::millis_code;
 use super::schema::Place;
 use super::session::{BATCH_TIMEOUT, Sessions, within};
 use super::sql::NOW;
@@ -40,14 +41,23 @@ impl Sweeper {
             "(state = 1 and expires_at <= {NOW}
                 or state = 0 and on_lost = 1 and lease_until <= {NOW} - $3 * interval '1 millisecond')"
         );
+        Self::of(sessions, &table, &expired, "select count(*) from gone")
+    }
+
+    /// Deletes rows of `table` for which `expired` holds, a condition on the milliseconds `$3`. `then` counts what is
+    /// `gone`, by `id`, and may delete more.
+    pub(super) fn of(sessions: Arc<Sessions>, table: &str, expired: &str, then: &str) -> Self {
         // A row that someone locks is about to be taken over or completed: leave it. Asked twice, because a row can be
         // taken over between the look at it and its lock, and only the second question is put to what is then there.
         let delete = format!(
-            "delete from {table} where {expired} and ctid = any (array(
-                 select ctid from {table}
-                 where ctid >= $1::text::tid and ctid < $2::text::tid and {expired}
-                 limit $4
-                 for update skip locked))"
+            "with gone as (
+                 delete from {table} where {expired} and ctid = any (array(
+                     select ctid from {table}
+                     where ctid >= $1::text::tid and ctid < $2::text::tid and {expired}
+                     limit $4
+                     for update skip locked))
+                 returning id)
+             {then}"
         );
         let pages = format!("select pg_relation_size('{table}') / current_setting('block_size')::int8");
         Self {
@@ -60,9 +70,14 @@ impl Sweeper {
 
     /// Deletes at most `limit` records, going around the table at most once.
     pub(super) async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
+        self.sweep_older(LOST_KEEP, limit).await
+    }
+
+    /// The same for what is expired by `age`.
+    pub(super) async fn sweep_older(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         let mut cursor = self.cursor.lock().await;
         let mut conn = self.sessions.take().await.map_err(failed("sweep records"))?;
-        match self.sweep_on(&mut conn, &mut cursor, limit).await {
+        match self.sweep_on(&mut conn, &mut cursor, age, limit).await {
             Ok(deleted) => {
                 self.sessions.give_back(conn);
                 Ok(deleted)
@@ -74,7 +89,13 @@ impl Sweeper {
         }
     }
 
-    async fn sweep_on(&self, conn: &mut PgConnection, cursor: &mut i64, limit: u32) -> Result<u32, sqlx::Error> {
+    async fn sweep_on(
+        &self,
+        conn: &mut PgConnection,
+        cursor: &mut i64,
+        age: Duration,
+        limit: u32,
+    ) -> Result<u32, sqlx::Error> {
         let pages = within(BATCH_TIMEOUT, self.pages(conn)).await?;
         let mut deleted = 0;
         let mut seen = 0;
@@ -83,7 +104,7 @@ impl Sweeper {
                 *cursor = 0;
             }
             let most = SWEEP_BATCH.min(limit - deleted);
-            let count = within(BATCH_TIMEOUT, self.delete(conn, *cursor, most)).await?;
+            let count = within(BATCH_TIMEOUT, self.delete(conn, *cursor, age, most)).await?;
             deleted += count;
             if count < most {
                 *cursor += PAGES;
@@ -100,14 +121,15 @@ impl Sweeper {
             .try_get(0)
     }
 
-    async fn delete(&self, conn: &mut PgConnection, from: i64, most: u32) -> Result<u32, sqlx::Error> {
-        let deleted = sqlx::query(AssertSqlSafe(Arc::clone(&self.delete)))
+    async fn delete(&self, conn: &mut PgConnection, from: i64, age: Duration, most: u32) -> Result<u32, sqlx::Error> {
+        let deleted: i64 = sqlx::query(AssertSqlSafe(Arc::clone(&self.delete)))
             .bind(format!("({from},0)"))
             .bind(format!("({},0)", from + PAGES))
-            .bind(i64::try_from(millis(LOST_KEEP)).unwrap_or(i64::MAX))
+            .bind(millis_code(age))
             .bind(i64::from(most))
-            .execute(conn)
-            .await?;
-        Ok(u32::try_from(deleted.rows_affected()).unwrap_or(most))
+            .fetch_one(conn)
+            .await?
+            .try_get(0)?;
+        Ok(u32::try_from(deleted).unwrap_or(most))
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Defaults {
     /// What the effect gets back once its transaction holds the record's row.
     lock_timeout: String,
     /// Opens a transaction that is read committed, so that a begin that waited for another one can read what it left.
-    begin: &'static str,
+    pub(super) begin: &'static str,
     /// What makes commits durable, unless it is accepted that they are not.
     pub(super) synchronous_commit: Option<String>,
 }

@@ -35,6 +35,8 @@ pub struct PgTransaction {
     fresh: bool,
     /// Whether anybody but the store may have run a statement since the store last completed a record.
     touched: bool,
+    /// How many tasks were enqueued in it, of which workers are told after the commit.
+    pub(super) enqueued: usize,
     /// Whom to wake after the commit.
     pub(super) settled: Vec<CallId>,
 }
@@ -47,6 +49,7 @@ impl PgTransaction {
             whole: false,
             fresh: true,
             touched: true,
+            enqueued: 0,
             settled: Vec::new(),
             begin,
         };
@@ -67,9 +70,14 @@ impl PgTransaction {
 
     /// The store has completed a record in it, so up to here it is sound.
     pub(super) fn completed(&mut self, id: CallId) {
+        self.sound();
+        self.settled.push(id);
+    }
+
+    /// A statement of the store's own went well in it, so up to here it is sound.
+    pub(super) fn sound(&mut self) {
         self.fresh = false;
         self.touched = false;
-        self.settled.push(id);
     }
 
     /// What the error of a statement of the store's means for the connection.

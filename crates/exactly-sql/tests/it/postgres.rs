@@ -4,6 +4,7 @@ mod batch;
 mod failure;
 mod held;
 mod joined;
+mod queue;
 mod server;
 mod sessions;
 mod start;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{Lane, TaskId};
+use super::{Lane, TaskId, TaskState};
 use crate::clock::Timestamp;
 
 /// How long a lease lasts unless it is asked for otherwise or renewed.
@@ -181,6 +181,41 @@ pub enum End {
     Hold(Failure),
     /// It was not started, or was stopped without a trace. It waits again as it did, and no attempt is used up.
     Release,
+}
+
+impl End {
+    /// The state that it leaves a task in.
+    pub fn state(&self) -> TaskState {
+        match self {
+            Self::Done(_) => TaskState::Done,
+            Self::Retry { .. } | Self::Release => TaskState::Waiting,
+            Self::Bury(_) => TaskState::Dead,
+            Self::Hold(_) => TaskState::Held,
+        }
+    }
+
+    /// What came of the task, if it is done.
+    pub fn outcome(&self) -> Option<&Bytes> {
+        match self {
+            Self::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Why the attempt failed, if it did.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Retry { failure, .. } | Self::Bury(failure) | Self::Hold(failure) => Some(failure),
+            Self::Done(_) | Self::Release => None,
+        }
+    }
+
+    /// Whether a task that is in this state under the same fence was left so by an end like this one.
+    pub fn left(&self, state: TaskState, outcome: Option<&[u8]>, failure: Option<&Failure>) -> bool {
+        self.state() == state
+            && self.outcome().map(Bytes::as_ref) == outcome
+            && self.failure().is_none_or(|own| failure == Some(own))
+    }
 }
 
 /// Why an attempt ended without an outcome.

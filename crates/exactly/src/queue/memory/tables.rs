@@ -188,17 +188,7 @@ impl Tables {
         let Some(Row { view, .. }) = self.rows.get(&lease.id) else {
             return Fenced::Superseded;
         };
-        let (state, failure, outcome) = match end {
-            End::Done(outcome) => (TaskState::Done, None, Some(outcome)),
-            End::Retry { failure, .. } => (TaskState::Waiting, Some(failure), None),
-            End::Bury(failure) => (TaskState::Dead, Some(failure), None),
-            End::Hold(failure) => (TaskState::Held, Some(failure), None),
-            End::Release => (TaskState::Waiting, None, None),
-        };
-        let same = view.fence == lease.fence
-            && view.state == state
-            && view.outcome.as_ref() == outcome
-            && failure.is_none_or(|failure| view.failure.as_ref() == Some(failure));
+        let same = view.fence == lease.fence && end.left(view.state, view.outcome.as_deref(), view.failure.as_ref());
         if same { Fenced::Applied } else { Fenced::Superseded }
     }
 

@@ -1,0 +1,248 @@
+//! Tasks in PostgreSQL.
+//!
+//! One table is ledger and queue at once: a row per task key that stays when the task is done, and two partial indexes that
+//! hold only what waits and what runs. Enqueuing, leasing and settling are one statement each, for as many tasks as the
+//! caller has. The server's clock judges what is due and which leases have ended.
+
+mod announce;
+mod builder;
+mod enqueue;
+mod inspect;
+mod lanes;
+mod lease;
+mod settle;
+mod sql;
+mod transactional;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exactly::queue::{Ask, Enqueued, Lane, Lease, Leased, Queue, Rescued, Settlement, Task, TaskId, TaskState};
+use exactly::store::Reply;
+use exactly::{Fenced, StoreError, StoreErrorKind};
+use sqlx::{PgConnection, PgPool};
+use tokio::sync::watch;
+
+use self::announce::Announcer;
+pub use self::builder::PgQueueBuilder;
+use self::lease::Rounds;
+use self::sql::Sql;
+pub(super) use self::sql::TABLES;
+use super::schema::{Layout, Place};
+use super::session::{BATCH_TIMEOUT, Sessions, within};
+use super::sweep::Sweeper;
+use super::transactional::Defaults;
+use crate::error::failed;
+use crate::name::Name;
+
+/// Keeps tasks in one table of a PostgreSQL database, for as many processes as share it.
+///
+/// Besides the pool's, it keeps up to four connections for its own statements and one that listens. They use `LISTEN` and
+/// prepared statements, so between the program and the server there may be a pooler in session mode, but not in
+/// transaction mode.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+/// use exactly::queue::{Queue, Task};
+/// use exactly_sql::PgQueue;
+///
+/// let queue = PgQueue::builder(pool.clone()).start().await?;
+///
+/// // The order and the task to ship it commit together, or neither does.
+/// let mut tx = pool.begin().await?;
+/// sqlx::query("insert into orders values (1066)").execute(&mut *tx).await?;
+/// let _ = queue.enqueue_within(&mut tx, &[Task::new("ship", "order-1066", "{}")?]).await?;
+/// tx.commit().await?;
+/// queue.announce();
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct PgQueue {
+    pool: PgPool,
+    sessions: Arc<Sessions>,
+    sql: Arc<Sql>,
+    defaults: Arc<Defaults>,
+    rounds: Arc<Rounds>,
+    prune_done: Arc<Sweeper>,
+    prune_dead: Arc<Sweeper>,
+    announcer: Arc<Announcer>,
+    table: Arc<str>,
+}
+
+impl PgQueue {
+    /// A queue on the server at `url`, with a pool of its own and the defaults.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::at(url).start().await
+    }
+
+    /// A queue on the server at `url`, with a pool of its own.
+    pub fn at(url: &str) -> PgQueueBuilder {
+        PgQueueBuilder::at(url)
+    }
+
+    /// A queue in the database of `pool`, so that tasks and effects can commit together.
+    pub fn builder(pool: PgPool) -> PgQueueBuilder {
+        PgQueueBuilder::on(pool)
+    }
+
+    /// What [`migrate`](PgQueueBuilder::migrate) does to an empty database, as SQL text. Running it again changes nothing.
+    pub fn migrations_sql(schema: &Name, table: &Name) -> String {
+        Place {
+            schema: schema.clone(),
+            table: table.clone(),
+            layout: Layout::Tasks,
+        }
+        .script()
+    }
+
+    /// The connections to the database, for effects and for reading what they did.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Tells workers everywhere that there may be something to lease. For after the commit of a transaction of your own, in
+    /// which [`enqueue_within`](Self::enqueue_within) was called; without it they find out at their next poll.
+    pub fn announce(&self) {
+        self.announcer.announce();
+    }
+
+    async fn session(&self, context: &'static str) -> Result<PgConnection, StoreError> {
+        self.sessions.take().await.map_err(failed(context))
+    }
+
+    /// Keeps a connection on which nothing failed.
+    fn answered<T>(
+        &self,
+        conn: PgConnection,
+        answer: Result<T, sqlx::Error>,
+        context: &'static str,
+    ) -> Result<T, StoreError> {
+        match &answer {
+            Ok(_) => self.sessions.give_back(conn),
+            Err(error) => self.sessions.failed(error),
+        }
+        answer.map_err(failed(context))
+    }
+}
+
+impl fmt::Debug for PgQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The pool would show how to connect, password included.
+        f.debug_struct("PgQueue")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Queue for PgQueue {
+    fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        const CONTEXT: &str = "enqueue tasks";
+        Box::pin(async move {
+            check_count(tasks.len(), CONTEXT)?;
+            let mut conn = self.session(CONTEXT).await?;
+            let enqueued = within(BATCH_TIMEOUT, self.enqueue_on(&mut conn, tasks)).await;
+            let enqueued = self.answered(conn, enqueued, CONTEXT)?;
+            if enqueued.iter().any(Enqueued::is_new) {
+                self.announce();
+            }
+            Ok(enqueued)
+        })
+    }
+
+    fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {
+        const CONTEXT: &str = "lease tasks";
+        Box::pin(async move {
+            let mut conn = self.session(CONTEXT).await?;
+            let leased = within(BATCH_TIMEOUT, self.lease_on(&mut conn, ask)).await;
+            self.answered(conn, leased, CONTEXT)
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+        const CONTEXT: &str = "renew leases";
+        Box::pin(async move {
+            check_count(leases.len(), CONTEXT)?;
+            let mut conn = self.session(CONTEXT).await?;
+            let renewed = within(BATCH_TIMEOUT, self.renew_on(&mut conn, leases, lease)).await;
+            self.answered(conn, renewed, CONTEXT)
+        })
+    }
+
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+        const CONTEXT: &str = "settle tasks";
+        Box::pin(async move {
+            check_count(settlements.len(), CONTEXT)?;
+            let mut conn = self.session(CONTEXT).await?;
+            let settled = within(BATCH_TIMEOUT, self.settle_on(&mut conn, settlements)).await;
+            let settled = self.answered(conn, settled, CONTEXT)?;
+            if settlements
+                .iter()
+                .any(|settlement| settlement.end.state() == TaskState::Waiting)
+            {
+                self.announce();
+            }
+            Ok(settled)
+        })
+    }
+
+    fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>> {
+        const CONTEXT: &str = "rescue tasks";
+        Box::pin(async move {
+            let mut conn = self.session(CONTEXT).await?;
+            let rescued = within(BATCH_TIMEOUT, self.rescue_on(&mut conn, rescues_max, limit)).await;
+            let rescued = self.answered(conn, rescued, CONTEXT)?;
+            if rescued.iter().any(|task| task.waits) {
+                self.announce();
+            }
+            Ok(rescued)
+        })
+    }
+
+    fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        const CONTEXT: &str = "revive tasks";
+        Box::pin(async move {
+            check_count(ids.len(), CONTEXT)?;
+            let mut conn = self.session(CONTEXT).await?;
+            let revived = within(BATCH_TIMEOUT, self.revive_on(&mut conn, ids)).await;
+            let revived = self.answered(conn, revived, CONTEXT)?;
+            self.announce();
+            Ok(revived)
+        })
+    }
+
+    fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
+        Box::pin(async move {
+            match state {
+                TaskState::Done => self.prune_done.sweep_older(age, limit).await,
+                TaskState::Dead => self.prune_dead.sweep_older(age, limit).await,
+                TaskState::Waiting | TaskState::Running | TaskState::Held => Ok(0),
+            }
+        })
+    }
+
+    fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        Box::pin(self.set_lane(lane, lanes::Change::Paused(true)))
+    }
+
+    fn resume_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        Box::pin(self.set_lane(lane, lanes::Change::Paused(false)))
+    }
+
+    fn cap_lane<'a>(&'a self, lane: &'a Lane, cap: Option<u32>) -> Reply<'a, ()> {
+        Box::pin(self.set_lane(lane, lanes::Change::Cap(cap)))
+    }
+
+    fn arrivals(&self) -> watch::Receiver<u64> {
+        self.announcer.arrivals()
+    }
+}
+
+fn check_count(count: usize, context: &str) -> Result<(), StoreError> {
+    const MOST: usize = exactly::queue::BATCH_MAX;
+    if count <= MOST {
+        return Ok(());
+    }
+    let context = format!("{context}: {count} at once, and {MOST} are the most");
+    Err(StoreError::new(StoreErrorKind::Refused, context))
+}

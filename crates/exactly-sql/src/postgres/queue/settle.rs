@@ -1,0 +1,217 @@
+//! Ending attempts: by their workers, by rescuers and by operators.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use exactly::Fenced;
+use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Rescued, Settlement, TaskId, TaskState};
+use sqlx::postgres::{PgBindIterExt as _, PgRow};
+use sqlx::{PgConnection, Row as _};
+use uuid::Uuid;
+
+use super::PgQueue;
+use super::enqueue::{corrupt, state};
+use super::lease::{fence, fence_code};
+use crate::postgres::row::millis_code;
+
+impl PgQueue {
+    pub(super) async fn renew_on(
+        &self,
+        conn: &mut PgConnection,
+        leases: &[Lease],
+        lease: Duration,
+    ) -> Result<Vec<Fenced>, sqlx::Error> {
+        let mut sorted = leases.to_vec();
+        sorted.sort_by_key(|lease| lease.id);
+        let rows = self
+            .sql
+            .renew
+            .query()
+            .bind(sorted.iter().map(|lease| *lease.id.as_uuid()).bind_iter())
+            .bind(sorted.iter().map(|lease| fence_code(lease.fence)).bind_iter())
+            .bind(millis_code(lease))
+            .fetch_all(conn)
+            .await?;
+        let renewed = ids(&rows)?;
+        let renewed = leases.iter().map(|lease| applied(renewed.contains(&lease.id)));
+        Ok(renewed.collect())
+    }
+
+    pub(super) async fn settle_on(
+        &self,
+        conn: &mut PgConnection,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Fenced>, sqlx::Error> {
+        let mut sorted: Vec<&Settlement> = settlements.iter().collect();
+        sorted.sort_by_key(|settlement| settlement.lease.id);
+        let all_done = sorted.iter().all(|settlement| matches!(settlement.end, End::Done(_)));
+        let rows = if all_done {
+            self.done(conn, &sorted).await?
+        } else {
+            self.settle_any(conn, &sorted).await?
+        };
+        let settled = ids(&rows)?;
+        if settled.len() == settlements.len() {
+            return Ok(vec![Fenced::Applied; settlements.len()]);
+        }
+        self.judge(conn, settlements).await
+    }
+
+    async fn done(&self, conn: &mut PgConnection, sorted: &[&Settlement]) -> Result<Vec<PgRow>, sqlx::Error> {
+        let outcomes = sorted
+            .iter()
+            .map(|settlement| settlement.end.outcome().map(AsRef::<[u8]>::as_ref));
+        let query = self.sql.done.query();
+        let query = query.bind(
+            sorted
+                .iter()
+                .map(|settlement| *settlement.lease.id.as_uuid())
+                .bind_iter(),
+        );
+        let query = query.bind(
+            sorted
+                .iter()
+                .map(|settlement| fence_code(settlement.lease.fence))
+                .bind_iter(),
+        );
+        query.bind(outcomes.bind_iter()).fetch_all(conn).await
+    }
+
+    async fn settle_any(&self, conn: &mut PgConnection, sorted: &[&Settlement]) -> Result<Vec<PgRow>, sqlx::Error> {
+        let ends = || sorted.iter().map(|settlement| &settlement.end);
+        let after = |end: &End| match end {
+            End::Retry { after, .. } => Some(millis_code(*after)),
+            End::Release => Some(0),
+            End::Done(_) | End::Bury(_) | End::Hold(_) => None,
+        };
+        self.sql
+            .settle
+            .query()
+            .bind(
+                sorted
+                    .iter()
+                    .map(|settlement| *settlement.lease.id.as_uuid())
+                    .bind_iter(),
+            )
+            .bind(
+                sorted
+                    .iter()
+                    .map(|settlement| fence_code(settlement.lease.fence))
+                    .bind_iter(),
+            )
+            .bind(ends().map(|end| end.state().code()).bind_iter())
+            .bind(ends().map(after).bind_iter())
+            .bind(ends().map(|end| end.outcome().map(AsRef::<[u8]>::as_ref)).bind_iter())
+            .bind(
+                ends()
+                    .map(|end| end.failure().map(|failure| failure.kind.code()))
+                    .bind_iter(),
+            )
+            .bind(
+                ends()
+                    .map(|end| end.failure().map(|failure| failure.message.as_str()))
+                    .bind_iter(),
+            )
+            .fetch_all(conn)
+            .await
+    }
+
+    /// Tells repetitions from what somebody else has settled or taken away.
+    async fn judge(&self, conn: &mut PgConnection, settlements: &[Settlement]) -> Result<Vec<Fenced>, sqlx::Error> {
+        let left: Vec<Uuid> = settlements
+            .iter()
+            .map(|settlement| *settlement.lease.id.as_uuid())
+            .collect();
+        let rows = self.sql.settled.query().bind(left).fetch_all(conn).await?;
+        let rows = rows.iter().map(Standing::read);
+        let standings: HashMap<TaskId, Standing> = rows.collect::<Result<_, _>>()?;
+        // What this call itself has changed tells the same: of two for one task, which was carried out.
+        let judged = settlements.iter().map(|Settlement { lease, end }| {
+            let standing = standings.get(&lease.id);
+            applied(standing.is_some_and(|standing| standing.fence == lease.fence && standing.left_by(end)))
+        });
+        Ok(judged.collect())
+    }
+
+    pub(super) async fn rescue_on(
+        &self,
+        conn: &mut PgConnection,
+        rescues_max: u32,
+        limit: u32,
+    ) -> Result<Vec<Rescued>, sqlx::Error> {
+        let rows = self
+            .sql
+            .rescue
+            .query()
+            .bind(i32::try_from(rescues_max).unwrap_or(i32::MAX))
+            .bind(i64::from(limit))
+            .bind(FailureKind::Lost.code())
+            .fetch_all(conn)
+            .await?;
+        let rescued = rows.iter().map(|row| {
+            Ok(Rescued {
+                id: TaskId::from_uuid(row.try_get(0)?),
+                kind: row.try_get::<&str, _>(1)?.into(),
+                key: row.try_get::<&str, _>(2)?.into(),
+                waits: state(row.try_get(3)?)? == TaskState::Waiting,
+            })
+        });
+        rescued.collect()
+    }
+
+    pub(super) async fn revive_on(
+        &self,
+        conn: &mut PgConnection,
+        ids: &[TaskId],
+    ) -> Result<Vec<Option<TaskState>>, sqlx::Error> {
+        let uuids: Vec<Uuid> = ids.iter().map(|id| *id.as_uuid()).collect();
+        let rows = self.sql.revive.query().bind(uuids).fetch_all(conn).await?;
+        let was = rows
+            .iter()
+            .map(|row| Ok((TaskId::from_uuid(row.try_get(0)?), state(row.try_get(1)?)?)));
+        let was: HashMap<TaskId, TaskState> = was.collect::<Result<_, sqlx::Error>>()?;
+        Ok(ids.iter().map(|id| was.get(id).copied()).collect())
+    }
+}
+
+/// How a task stands that a settlement did not change.
+struct Standing {
+    fence: Fence,
+    state: TaskState,
+    outcome: Option<Vec<u8>>,
+    failure: Option<Failure>,
+}
+
+impl Standing {
+    fn read(row: &PgRow) -> Result<(TaskId, Self), sqlx::Error> {
+        let standing = Self {
+            fence: fence(row.try_get(1)?)?,
+            state: state(row.try_get(2)?)?,
+            outcome: row.try_get(3)?,
+            failure: failure(row, 4)?,
+        };
+        Ok((TaskId::from_uuid(row.try_get(0)?), standing))
+    }
+
+    fn left_by(&self, end: &End) -> bool {
+        end.left(self.state, self.outcome.as_deref(), self.failure.as_ref())
+    }
+}
+
+/// The failure whose kind and message are in these two columns.
+pub(super) fn failure(row: &PgRow, first: usize) -> Result<Option<Failure>, sqlx::Error> {
+    let Some(code) = row.try_get::<Option<i16>, _>(first)? else {
+        return Ok(None);
+    };
+    let kind = FailureKind::from_code(code).ok_or_else(|| corrupt(&format!("failure kind is {code}")))?;
+    let message = row.try_get::<Option<&str>, _>(first + 1)?.unwrap_or_default();
+    Ok(Some(Failure::new(kind, message)))
+}
+
+fn ids(rows: &[PgRow]) -> Result<HashSet<TaskId>, sqlx::Error> {
+    rows.iter().map(|row| row.try_get(0).map(TaskId::from_uuid)).collect()
+}
+
+fn applied(applied: bool) -> Fenced {
+    if applied { Fenced::Applied } else { Fenced::Superseded }
+}

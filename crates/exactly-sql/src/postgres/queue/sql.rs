@@ -1,0 +1,317 @@
+//! The tables, and the statements on them.
+//!
+//! Prepared once per connection. `clock_timestamp()` is the only time there is. Rows are locked in the order of their ids
+//! wherever two statements may want the same ones, so that they never wait for each other.
+
+use std::sync::Arc;
+
+use exactly::queue::TaskState;
+
+use crate::postgres::schema::Place;
+use crate::postgres::session::Sessions;
+use crate::postgres::sql::Text;
+use crate::postgres::sweep::Sweeper;
+
+/// The only indexes beside the primary key are partial, so what is done costs those who look for work nothing, and a task
+/// leaves them as it goes on. Lanes are compared byte by byte, which is what a walk from lane to lane needs and cheaper
+/// than any language's order.
+///
+/// The attempts are those that ended without an outcome: the one that succeeded is in the task itself.
+pub(in crate::postgres) const TABLES: &str = r#"create table if not exists {table} (
+    due_at timestamptz,
+    enqueued_at timestamptz not null,
+    started_at timestamptz,
+    ended_at timestamptz,
+    fence bigint not null default 0,
+    version integer not null,
+    failures integer not null default 0,
+    rescues integer not null default 0,
+    state smallint not null default 0,
+    failure_kind smallint,
+    id uuid primary key,
+    worker uuid,
+    kind text not null,
+    key text not null,
+    lane text collate "C" not null,
+    payload bytea not null,
+    outcome bytea,
+    failure text
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 10000);
+create index if not exists "{name}_waiting" on {table} (lane, due_at) where state = 0;
+create index if not exists "{name}_running" on {table} (lane, due_at) where state = 1;
+create index if not exists "{name}_parked" on {table} (id) where state = 2 or state = 4;
+create table if not exists {attempts} (
+    task uuid not null,
+    fence bigint not null,
+    worker uuid,
+    started_at timestamptz not null,
+    ended_at timestamptz not null,
+    then_state smallint not null,
+    kind smallint not null,
+    message text not null,
+    primary key (task, fence)
+);
+create table if not exists {lanes} (
+    lane text collate "C" primary key,
+    paused boolean not null default false,
+    cap integer
+);
+"#;
+
+const NOW: &str = "clock_timestamp()";
+
+/// The columns of a task as [views](exactly::queue::TaskView) have them.
+pub(super) const VIEW: &str =
+    "c.id, c.kind, c.key, c.lane, c.payload, c.version, c.state, c.failures, c.rescues, c.fence,
+    c.worker, c.enqueued_at, c.due_at, c.started_at, c.ended_at, c.outcome, c.failure_kind, c.failure";
+
+/// Every statement on one queue's tables.
+#[derive(Debug)]
+pub(super) struct Sql {
+    /// Quoted names, for statements that are put together from parts.
+    pub(super) table: String,
+    pub(super) attempts: String,
+    pub(super) lanes: String,
+    pub(super) insert: Text,
+    pub(super) find: Text,
+    pub(super) lease: Text,
+    pub(super) lock_capped: Text,
+    pub(super) lease_capped: Text,
+    pub(super) any_capped: Text,
+    pub(super) renew: Text,
+    pub(super) done: Text,
+    pub(super) settle: Text,
+    pub(super) settled: Text,
+    pub(super) rescue: Text,
+    pub(super) revive: Text,
+}
+
+impl Sql {
+    pub(super) fn new(place: &Place) -> Self {
+        let (table, attempts, lanes) = (place.quoted(), place.attempts(), place.lanes());
+        Self {
+            insert: Text::new(insert(&table)),
+            find: Text::new(format!(
+                "select c.id, c.state, c.outcome, c.payload <> w.payload
+                 from unnest($1::uuid[], $2::bytea[]) as w (id, payload) join {table} c on c.id = w.id"
+            )),
+            lease: Text::new(lease(&table, &lanes)),
+            lock_capped: Text::new(format!(
+                "select s.lane, s.cap from {lanes} s
+                 where s.cap is not null and not s.paused and s.lane > $1 and ($2::text[] is null or s.lane = any ($2))
+                       and exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {NOW})
+                 order by s.lane limit $3
+                 for update skip locked"
+            )),
+            lease_capped: Text::new(lease_capped(&table)),
+            any_capped: Text::new(format!("select exists (select from {lanes} where cap is not null)")),
+            renew: Text::new(format!(
+                "update {table} c set due_at = {NOW} + $3 * interval '1 millisecond'
+                 from unnest($1::uuid[], $2::int8[]) as w (id, fence)
+                 where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
+                 returning c.id"
+            )),
+            done: Text::new(format!(
+                "update {table} c set state = 3, outcome = w.outcome, ended_at = {NOW}, due_at = null
+                 from unnest($1::uuid[], $2::int8[], $3::bytea[]) as w (id, fence, outcome)
+                 where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
+                 returning c.id"
+            )),
+            settle: Text::new(settle(&table, &attempts)),
+            settled: Text::new(format!(
+                "select c.id, c.fence, c.state, c.outcome, c.failure_kind, c.failure from {table} c where c.id = any ($1)"
+            )),
+            rescue: Text::new(rescue(&table, &attempts)),
+            revive: Text::new(format!(
+                "with found as (select id, state from {table} where id = any ($1) order by id for update),
+                 revived as (
+                     update {table} c
+                     set state = 0, due_at = {NOW}, ended_at = null, fence = c.fence + 1, failures = 0, rescues = 0
+                     from found f
+                     where c.id = f.id and (f.state = 2 or f.state = 4)
+                 )
+                 select id, state from found"
+            )),
+            table,
+            attempts,
+            lanes,
+        }
+    }
+}
+
+/// Forgets tasks that have been in `state` for a while, with their history.
+pub(super) fn prune(sessions: Arc<Sessions>, place: &Place, state: TaskState) -> Sweeper {
+    let expired = format!(
+        "(state = {} and ended_at <= {NOW} - $3 * interval '1 millisecond')",
+        state.code()
+    );
+    let then = format!(
+        ", history as (delete from {} a using gone g where a.task = g.id) select count(*) from gone",
+        place.attempts()
+    );
+    Sweeper::of(sessions, &place.quoted(), &expired, &then)
+}
+
+/// Those of one call differ by a microsecond, so that they stay in the order in which they came.
+fn insert(table: &str) -> String {
+    format!(
+        "with t as materialized (select {NOW} as now),
+         added as (
+             insert into {table} (due_at, enqueued_at, version, id, kind, key, lane, payload)
+             select t.now + w.delay_ms * interval '1 millisecond' - w.before * interval '1 microsecond', t.now,
+                    w.version, w.id, w.kind, w.key, w.lane, w.payload
+             from t, unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[], $7::int4[],
+                            $8::int8[])
+                  as w (id, kind, key, lane, payload, delay_ms, version, before)
+             on conflict (id) do nothing
+             returning id
+         )
+         select array_agg(id) from added"
+    )
+}
+
+/// What is leased of tasks that `picked` has locked.
+const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures, c.rescues,
+                      c.enqueued_at, p.due_at, p.place";
+
+fn leasing(table: &str) -> String {
+    format!(
+        "update {table} c
+         set state = 1, fence = c.fence + 1, worker = $1, started_at = {NOW},
+             due_at = {NOW} + $2 * interval '1 millisecond'
+         from picked p
+         where c.id = p.id
+         {LEASED}"
+    )
+}
+
+/// Walks from lane to lane through the index of what waits, from the one after `$4` around to where it started, `$5` lanes
+/// at most, and leases an equal part of `$3` tasks from each that is neither paused nor capped.
+///
+/// The first row tells how many lanes were walked over and which was the last, whether anything was leased or not.
+fn lease(table: &str, lanes: &str) -> String {
+    let next = |after: &str, until: &str| {
+        format!("(select n.lane from {table} n where n.state = 0 and n.lane > {after} {until} order by n.lane limit 1)")
+    };
+    format!(
+        "with recursive walked (lane, wrapped, place) as (
+             (select coalesce(f.lane, {first}), f.lane is null, 1::int8 from (select {after}) as f (lane))
+             union all
+             select coalesce(f.lane, case when not w.wrapped then {around} end), w.wrapped or f.lane is null, w.place + 1
+             from walked w, lateral (select case when w.wrapped then {until} else {further} end) as f (lane)
+             where w.lane is not null and w.place < $5
+         ),
+         seen as materialized (
+             select w.lane, w.place from walked w
+             where w.lane is not null and ($6::text[] is null or w.lane = any ($6))
+         ),
+         open as materialized (
+             select s.lane, s.place, count(*) over () as lanes
+             from seen s left join {lanes} l on l.lane = s.lane
+             where l.lane is null or not l.paused and l.cap is null
+         ),
+         picked as materialized (
+             select p.id, p.due_at, o.place
+             from open o, lateral (
+                 select c.id, c.due_at from {table} c
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= {NOW}
+                 order by c.due_at
+                 limit (($3 + o.lanes - 1) / o.lanes)
+                 for update skip locked
+             ) p
+             limit $3
+         ),
+         leased as ({leasing})
+         select w.walked, w.last, l.*
+         from (select count(*) as walked, (array_agg(lane order by place desc))[1] as last
+               from walked where lane is not null) w
+              left join leased l on true",
+        after = next("$4", ""),
+        further = next("w.lane", ""),
+        until = next("w.lane", "and n.lane <= $4"),
+        around = next("''", "and n.lane <= $4"),
+        first = next("''", ""),
+        leasing = leasing(table),
+    )
+}
+
+/// The same for lanes that [`lock_capped`](Sql::lock_capped) has locked, each up to its cap. Whoever counts what runs in a
+/// lane has locked it, so nobody else is about to add to it.
+fn lease_capped(table: &str) -> String {
+    format!(
+        "with open as materialized (
+             select w.lane, w.place, count(*) over () as lanes,
+                    w.cap - (select count(*) from (
+                        select from {table} r where r.state = 1 and r.lane = w.lane limit w.cap) r) as room
+             from unnest($4::text[], $5::int4[]) with ordinality as w (lane, cap, place)
+         ),
+         picked as materialized (
+             select p.id, p.due_at, o.place
+             from open o, lateral (
+                 select c.id, c.due_at from {table} c
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= {NOW}
+                 order by c.due_at
+                 limit least(o.room, ($3 + o.lanes - 1) / o.lanes)
+                 for update
+             ) p
+             limit $3
+         )
+         {leasing}",
+        leasing = leasing(table),
+    )
+}
+
+fn settle(table: &str, attempts: &str) -> String {
+    format!(
+        "with t as materialized (select {NOW} as now),
+         settled as (
+             update {table} c
+             set state = w.state, outcome = w.outcome,
+                 due_at = t.now + w.after_ms * interval '1 millisecond',
+                 ended_at = case when w.state > 1 then t.now end,
+                 failures = c.failures + (w.failure_kind is not null)::int4,
+                 failure_kind = coalesce(w.failure_kind, c.failure_kind), failure = coalesce(w.failure, c.failure)
+             from t, unnest($1::uuid[], $2::int8[], $3::int2[], $4::int8[], $5::bytea[], $6::int2[], $7::text[])
+                  as w (id, fence, state, after_ms, outcome, failure_kind, failure)
+             where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
+             returning c.id, c.fence, c.worker, c.started_at, t.now, w.state, w.failure_kind, w.failure
+         ),
+         noted as (
+             insert into {attempts} (task, fence, worker, started_at, ended_at, then_state, kind, message)
+             select id, fence, worker, started_at, now, state, failure_kind, failure from settled
+             where failure_kind is not null
+         )
+         select id from settled"
+    )
+}
+
+/// `$1` is how often a task is rescued before it dies, `$2` the most tasks, `$3` the failure's kind.
+fn rescue(table: &str, attempts: &str) -> String {
+    format!(
+        "with t as materialized (select {NOW} as now),
+         lost as materialized (
+             select c.id, c.fence, c.worker, c.started_at, c.rescues + 1 as rescues,
+                    case when c.rescues < $1 then 0 else 4 end as state
+             from {table} c, t
+             where c.state = 1 and c.due_at <= t.now
+             limit $2
+             for update of c skip locked
+         ),
+         told as materialized (
+             select l.*, 'the lease ended without a word (rescue ' || l.rescues || ')' as failure from lost l
+         ),
+         rescued as (
+             update {table} c
+             set state = l.state, fence = c.fence + 1, rescues = l.rescues, failure_kind = $3, failure = l.failure,
+                 due_at = case when l.state = 0 then t.now end, ended_at = case when l.state <> 0 then t.now end
+             from told l, t
+             where c.id = l.id
+             returning c.id, c.kind, c.key, c.state
+         ),
+         noted as (
+             insert into {attempts} (task, fence, worker, started_at, ended_at, then_state, kind, message)
+             select l.id, l.fence, l.worker, l.started_at, t.now, l.state, $3, l.failure from told l, t
+         )
+         select id, kind, key, state from rescued"
+    )
+}

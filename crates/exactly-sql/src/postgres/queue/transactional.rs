@@ -1,0 +1,78 @@
+//! Tasks in the caller's transaction.
+
+use std::time::Duration;
+
+use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue};
+use exactly::store::Reply;
+use exactly::{Fenced, StoreError};
+use sqlx::PgConnection;
+
+use super::{PgQueue, check_count};
+use crate::error::failed;
+use crate::postgres::session::{BATCH_TIMEOUT, within};
+use crate::postgres::tx::{PgTransaction, forget_stale_plans};
+
+impl TransactionalQueue for PgQueue {
+    type Tx = PgTransaction;
+
+    fn open(&self) -> Reply<'_, Self::Tx> {
+        Box::pin(async move {
+            let opened = PgTransaction::open(&self.pool, self.defaults.begin, Duration::ZERO).await;
+            opened.map_err(failed("open transaction"))
+        })
+    }
+
+    fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        Box::pin(async move {
+            tx.enqueued += tasks.len();
+            self.enqueue_within(tx, tasks).await
+        })
+    }
+
+    fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+        Box::pin(async move {
+            check_count(settlements.len(), "settle tasks")?;
+            let settled = within(BATCH_TIMEOUT, self.settle_on(tx.own(), settlements)).await;
+            match &settled {
+                Ok(_) => tx.sound(),
+                Err(error) => tx.failed(error).await,
+            }
+            settled.map_err(failed("settle tasks"))
+        })
+    }
+
+    fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(async move {
+            let announces = tx.enqueued > 0;
+            tx.commit().await.map_err(failed("commit transaction"))?;
+            if announces {
+                self.announce();
+            }
+            Ok(())
+        })
+    }
+
+    fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(async move {
+            tx.rollback().await;
+            Ok(())
+        })
+    }
+}
+
+impl PgQueue {
+    /// As [`settle`](exactly::queue::Queue::settle), if the transaction that `conn` is in commits. If a settlement is
+    /// `Superseded`, roll back: somebody else has the task, and makes its effect.
+    pub async fn settle_within(
+        &self,
+        conn: &mut PgConnection,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Fenced>, StoreError> {
+        check_count(settlements.len(), "settle tasks")?;
+        let settled = within(BATCH_TIMEOUT, self.settle_on(conn, settlements)).await;
+        if let Err(error) = &settled {
+            let _ = forget_stale_plans(conn, error).await;
+        }
+        settled.map_err(failed("settle tasks"))
+    }
+}
