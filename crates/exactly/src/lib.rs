@@ -9,6 +9,7 @@
 //! - [`once`]: the same for effects that come from elsewhere.
 //! - [`retry`]: when to send again, when to stop, and what is known then; `client` (a feature) does it over HTTP.
 //! - [`queue`]: work that outlives the request, known by its key for good.
+//! - `schedule` (a feature): when something is due, in every time zone.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!
@@ -47,6 +48,8 @@ pub mod layer;
 pub mod once;
 pub mod queue;
 pub mod retry;
+#[cfg(feature = "schedule")]
+pub mod schedule;
 mod scope;
 pub mod store;
 pub mod sweep;
