@@ -43,6 +43,7 @@
 //! # Ok::<_, exactly::StoreError>(()) }).unwrap();
 //! ```
 
+mod book;
 mod inspect;
 mod lease;
 mod memory;
@@ -54,6 +55,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+pub use self::book::{Book, Entry};
 pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView};
 pub use self::lease::{
     Ask, End, Failure, FailureKind, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued,

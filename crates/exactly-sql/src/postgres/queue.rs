@@ -5,6 +5,7 @@
 //! caller has. The server's clock judges what is due and which leases have ended.
 
 mod announce;
+mod book;
 mod builder;
 mod enqueue;
 mod inspect;

@@ -63,6 +63,7 @@ const COMPLETES: &str = "_complete";
 /// What the names of a queue's other tables have more than the first one's.
 const ATTEMPTS: &str = "_attempts";
 const LANES: &str = "_lanes";
+const SCHEDULES: &str = "_schedules";
 
 /// What a table is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Layout {
     fn longest_suffix(self) -> &'static str {
         match self {
             Self::Calls => COMPLETES,
-            Self::Tasks => ATTEMPTS,
+            Self::Tasks => SCHEDULES,
         }
     }
 
@@ -142,6 +143,11 @@ impl Place {
         format!("{}.\"{}{LANES}\"", self.schema.quoted(), self.table)
     }
 
+    /// What a queue remembers of schedules, as statements name it.
+    pub(super) fn schedules(&self) -> String {
+        format!("{}.\"{}{SCHEDULES}\"", self.schema.quoted(), self.table)
+    }
+
     /// Refuses a table beside which a name would be so long that PostgreSQL cuts it off: two tables would then share what
     /// has that name.
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -182,6 +188,7 @@ impl Place {
             let script = script.replace("{trail}", &self.trail());
             let script = script.replace("{attempts}", &self.attempts());
             let script = script.replace("{lanes}", &self.lanes());
+            let script = script.replace("{schedules}", &self.schedules());
             script.replace("{complete}", &self.complete())
         };
         let migrations: String = self.layout.migrations().iter().map(named).collect();

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::tables::{Row, Tables};
 use super::{
-    Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued, Settlement, Task,
-    TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
+    Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::store::Reply;
@@ -173,6 +174,42 @@ impl Queue for MemoryQueue {
 
     fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
+    }
+}
+
+impl Book for MemoryQueue {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+        self.step(move |tables, now| {
+            let position = tables.schedules.get(name).and_then(|entry| entry.position);
+            let entry = Entry {
+                name: name.into(),
+                definition: definition.clone(),
+                paused,
+                position,
+                changed_at: now,
+            };
+            tables.schedules.insert(name.into(), entry);
+        })
+    }
+
+    fn read_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Entry>> {
+        self.step(|tables, _| tables.schedules.get(name).cloned())
+    }
+
+    fn schedules(&self) -> Reply<'_, Vec<Entry>> {
+        self.step(|tables, _| tables.schedules.values().cloned().collect())
+    }
+
+    fn erase_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, bool> {
+        self.step(|tables, _| tables.schedules.remove(name).is_some())
+    }
+
+    fn advance_schedule<'a>(&'a self, name: &'a str, position: Timestamp) -> Reply<'a, ()> {
+        self.step(move |tables, _| {
+            if let Some(entry) = tables.schedules.get_mut(name) {
+                entry.position = entry.position.max(Some(position));
+            }
+        })
     }
 }
 

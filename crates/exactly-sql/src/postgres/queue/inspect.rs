@@ -118,7 +118,7 @@ impl InspectQueue for PgQueue {
 
 impl PgQueue {
     /// On the callers' pool, whose plans follow what the table holds.
-    async fn look(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<PgRow>, sqlx::Error> {
+    pub(super) async fn look(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<PgRow>, sqlx::Error> {
         let mut conn = acquire(&self.pool).await?;
         let conn: &mut PgConnection = &mut conn;
         within(LOOK_TIMEOUT, query.build().persistent(false).fetch_all(conn)).await

@@ -56,6 +56,13 @@ create table if not exists {lanes} (
     paused boolean not null default false,
     cap integer
 );
+create table if not exists {schedules} (
+    name text collate "C" primary key,
+    definition bytea not null,
+    paused boolean not null,
+    position timestamptz,
+    changed_at timestamptz not null
+);
 "#;
 
 const NOW: &str = "clock_timestamp()";
@@ -72,6 +79,7 @@ pub(super) struct Sql {
     pub(super) table: String,
     pub(super) attempts: String,
     pub(super) lanes: String,
+    pub(super) schedules: String,
     pub(super) insert: Text,
     pub(super) find: Text,
     pub(super) lease: Text,
@@ -135,6 +143,7 @@ impl Sql {
             table,
             attempts,
             lanes,
+            schedules: place.schedules(),
         }
     }
 }

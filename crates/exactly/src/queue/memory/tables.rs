@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::Fenced;
 use crate::clock::Timestamp;
 use crate::queue::{
-    Ask, AttemptView, End, Enqueued, Failure, FailureKind, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
-    Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
+    Ask, AttemptView, End, Enqueued, Entry, Failure, FailureKind, Fence, Found, Lane, LaneView, Lanes, Lease, Leased,
+    Rescued, Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
 };
 
 #[derive(Debug, Default)]
@@ -19,6 +19,7 @@ pub(super) struct Tables {
     /// Which tasks run: far fewer than there are.
     running: BTreeSet<TaskId>,
     pub(super) lanes: BTreeMap<Lane, LaneView>,
+    pub(super) schedules: BTreeMap<Box<str>, Entry>,
     /// The lane that was served last.
     cursor: Option<Lane>,
     enqueued: u64,
