@@ -49,17 +49,20 @@
 //! [`store_suite!`] covers the promises of one call at a time, races between callers, every single and double fault
 //! between a caller and its store ([`FaultyStore`]), and contended histories checked against the model in
 //! [`exactly::store::record`] ([`mod@history`]). [`transactional_suite!`] covers stores whose records commit with the
-//! effect.
+//! effect. [`queue_suite!`] and [`transactional_queue_suite!`] do the same for queues ([`QueueHarness`]).
 
 mod answers;
 mod faulty;
 mod harness;
 pub mod history;
 mod promises;
+pub mod queue;
 mod request;
 mod scenario;
 pub mod store;
 pub mod transactional;
+pub mod transactional_queue;
+mod work;
 
 pub use faulty::{Fault, FaultyStore, Plan};
-pub use harness::{StoreHarness, TransactionalHarness};
+pub use harness::{QueueHarness, StoreHarness, TransactionalHarness, TransactionalQueueHarness};

@@ -1,5 +1,7 @@
 //! The lists of promises, from which backends make their tests.
 
+mod queue;
+
 /// One test per promise of a [`StoreHarness`](crate::StoreHarness), named by the promise.
 #[macro_export]
 macro_rules! store_suite {

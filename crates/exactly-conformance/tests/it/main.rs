@@ -8,4 +8,5 @@ mod flawed;
 mod found_by;
 mod ledger;
 mod memory;
+mod queue_memory;
 mod self_test;

@@ -83,7 +83,7 @@ fn listed(promises: &Promises) -> BTreeSet<String> {
     promises.keys().copied().map(str::to_owned).collect()
 }
 
-fn written_in(folder: &str) -> BTreeSet<String> {
+pub(crate) fn written_in(folder: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder)
         .unwrap()

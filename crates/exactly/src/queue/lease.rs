@@ -210,11 +210,10 @@ impl End {
         }
     }
 
-    /// Whether a task that is in this state under the same fence was left so by an end like this one.
-    pub fn left(&self, state: TaskState, outcome: Option<&[u8]>, failure: Option<&Failure>) -> bool {
-        self.state() == state
-            && self.outcome().map(Bytes::as_ref) == outcome
-            && self.failure().is_none_or(|own| failure == Some(own))
+    /// Whether a task that is in this state under the same fence was left so by an end like this one. `noted` is what its
+    /// history says of the attempt with that fence.
+    pub fn left(&self, state: TaskState, outcome: Option<&[u8]>, noted: Option<&Failure>) -> bool {
+        self.state() == state && self.outcome().map(Bytes::as_ref) == outcome && self.failure() == noted
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use self::tables::{Row, Tables};
 use super::{
-    Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
+    Ask, AttemptView, BATCH_MAX, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
     Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
@@ -86,6 +86,7 @@ impl MemoryQueue {
 impl Queue for MemoryQueue {
     fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
         Box::pin(async move {
+            check_count(tasks.len(), "enqueue tasks")?;
             let answers = self.arrive(|tables, now| {
                 let room = self.tasks_max.saturating_sub(tables.rows.len());
                 let new = |task: &&Task| !tables.rows.contains_key(&task.id());
@@ -105,22 +106,30 @@ impl Queue for MemoryQueue {
     }
 
     fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
-        self.step(move |tables, now| {
-            let renewed = leases.iter().map(|own| match tables.running(own) {
-                Some(row) => {
-                    row.view.due_at = Some(now.after(lease));
-                    Fenced::Applied
-                }
-                None => Fenced::Superseded,
-            });
-            renewed.collect()
+        Box::pin(async move {
+            check_count(leases.len(), "renew leases")?;
+            self.step(move |tables, now| {
+                let renewed = leases.iter().map(|own| match tables.running(own) {
+                    Some(row) => {
+                        row.view.due_at = Some(now.after(lease));
+                        Fenced::Applied
+                    }
+                    None => Fenced::Superseded,
+                });
+                renewed.collect()
+            })
+            .await
         })
     }
 
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
-        self.arrive(|tables, now| {
-            let settled = settlements.iter();
-            settled.map(|settlement| tables.settle(settlement, now)).collect()
+        Box::pin(async move {
+            check_count(settlements.len(), "settle tasks")?;
+            self.arrive(|tables, now| {
+                let settled = settlements.iter();
+                settled.map(|settlement| tables.settle(settlement, now)).collect()
+            })
+            .await
         })
     }
 
@@ -135,7 +144,11 @@ impl Queue for MemoryQueue {
     }
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
-        self.arrive(|tables, now| ids.iter().map(|id| tables.revive(*id, now)).collect())
+        Box::pin(async move {
+            check_count(ids.len(), "revive tasks")?;
+            self.arrive(|tables, now| ids.iter().map(|id| tables.revive(*id, now)).collect())
+                .await
+        })
     }
 
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
@@ -211,6 +224,14 @@ impl Book for MemoryQueue {
             }
         })
     }
+}
+
+fn check_count(count: usize, context: &str) -> Result<(), StoreError> {
+    if count <= BATCH_MAX {
+        return Ok(());
+    }
+    let context = format!("{context}: {count} at once, and {BATCH_MAX} are the most");
+    Err(StoreError::new(StoreErrorKind::Refused, context))
 }
 
 impl InspectQueue for MemoryQueue {

@@ -186,10 +186,13 @@ impl Tables {
 
     /// Whether a settlement was applied before.
     fn repeated(&self, lease: &Lease, end: &End) -> Fenced {
-        let Some(Row { view, .. }) = self.rows.get(&lease.id) else {
+        let Some(Row { view, history, .. }) = self.rows.get(&lease.id) else {
             return Fenced::Superseded;
         };
-        let same = view.fence == lease.fence && end.left(view.state, view.outcome.as_deref(), view.failure.as_ref());
+        // Two ends lead to waiting, and only the one that failed has a note.
+        let noted = history.last().filter(|attempt| attempt.fence == lease.fence);
+        let noted = noted.map(|attempt| &attempt.failure);
+        let same = view.fence == lease.fence && end.left(view.state, view.outcome.as_deref(), noted);
         if same { Fenced::Applied } else { Fenced::Superseded }
     }
 

@@ -1,0 +1,131 @@
+//! A capped lane runs no more at once than its cap, over all processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use exactly::queue::{End, Queue as _, Task};
+use futures_util::future::join_all;
+use tokio::sync::{Barrier, Mutex};
+use tokio::time::timeout;
+
+use crate::QueueHarness;
+use crate::answers::answered;
+use crate::request::PATIENCE;
+use crate::work::{RESCUES_MAX, added, keys, lane, leased, lost, must_apply, retry, tasks};
+
+/// The cap holds for all queues together, and a place that becomes free is filled.
+pub async fn a_capped_lane_runs_no_more_at_once<H: QueueHarness>(harness: &H) {
+    let (queue, other) = (harness.open().await, harness.open().await);
+    added(&*queue, &tasks("capped", 10)).await;
+    answered(queue.cap_lane(&lane("capped"), Some(3)).await);
+    let first = leased(&*queue, 2).await;
+    let second = leased(&*other, 10).await;
+    assert_eq!((first.len(), second.len()), (2, 1));
+    assert_eq!(leased(&*queue, 10).await, []);
+    must_apply(&*queue, first[0].lease, End::Done("done".into())).await;
+    must_apply(&*queue, second[0].lease, retry("later")).await;
+    assert_eq!(leased(&*other, 10).await.len(), 2);
+    assert_eq!(leased(&*queue, 10).await, []);
+}
+
+/// Other lanes go on, and get what the capped one may not take.
+pub async fn a_cap_holds_up_no_other_lane<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for name in ["capped", "free"] {
+        added(&*queue, &tasks(name, 30)).await;
+    }
+    answered(queue.cap_lane(&lane("capped"), Some(3)).await);
+    let leased = leased(&*queue, 20).await;
+    let capped = leased.iter().filter(|leased| leased.lane == lane("capped")).count();
+    assert_eq!((leased.len(), capped), (20, 3));
+}
+
+/// A lane without room is passed over also if there are more lanes than are asked for.
+pub async fn a_full_lane_takes_no_turn<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for name in ["a", "b", "c", "d"] {
+        added(&*queue, &tasks(name, 2)).await;
+        if name != "d" {
+            answered(queue.cap_lane(&lane(name), Some(1)).await);
+        }
+    }
+    assert_eq!(leased(&*queue, 4).await.len(), 4);
+    assert_eq!(keys(&leased(&*queue, 1).await), ["d-00001"]);
+}
+
+/// A cap can be raised, lifted and lowered; what runs is not stopped.
+pub async fn a_cap_can_be_changed<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let capped = lane("capped");
+    added(&*queue, &tasks("capped", 10)).await;
+    answered(queue.cap_lane(&capped, Some(0)).await);
+    assert_eq!(leased(&*queue, 10).await, []);
+    answered(queue.cap_lane(&capped, Some(2)).await);
+    let running = leased(&*queue, 10).await;
+    assert_eq!(running.len(), 2);
+    answered(queue.cap_lane(&capped, Some(1)).await);
+    must_apply(&*queue, running[0].lease, End::Done("done".into())).await;
+    assert_eq!(leased(&*queue, 10).await, []);
+    must_apply(&*queue, running[1].lease, End::Done("done".into())).await;
+    assert_eq!(leased(&*queue, 10).await.len(), 1);
+    answered(queue.cap_lane(&capped, None).await);
+    assert_eq!(leased(&*queue, 10).await.len(), 7);
+}
+
+/// A task whose worker vanished takes its place until it is rescued.
+pub async fn a_rescue_makes_room<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    added(&*queue, &tasks("capped", 2)).await;
+    answered(queue.cap_lane(&lane("capped"), Some(1)).await);
+    assert_eq!(leased(&*queue, 10).await.len(), 1);
+    lost(harness, &*queue).await;
+    assert_eq!(leased(&*queue, 10).await.len(), 1);
+    assert_eq!(answered(queue.rescue(RESCUES_MAX, 10).await), []);
+}
+
+/// Ten workers at once, over two queues: never more than the cap, and all get done.
+pub async fn a_cap_holds_under_concurrency<H: QueueHarness>(harness: &H) {
+    let started = raced(harness, 3, 60).await;
+    assert_eq!(started.len(), 60);
+}
+
+/// With a cap of one, ten workers start the tasks of a lane in the order in which they are due.
+pub async fn a_cap_of_one_keeps_the_order<H: QueueHarness>(harness: &H) {
+    let started = raced(harness, 1, 40).await;
+    let expected: Vec<_> = tasks("capped", 40).iter().map(Task::key).map(str::to_owned).collect();
+    assert_eq!(started, expected);
+}
+
+/// Ten workers do the tasks of a capped lane. Gives back the keys in the order in which they started.
+async fn raced<H: QueueHarness>(harness: &H, cap: usize, count: usize) -> Vec<String> {
+    let queues = [harness.open().await, harness.open().await];
+    added(&*queues[0], &tasks("capped", count)).await;
+    let most = u32::try_from(cap).ok();
+    answered(queues[0].cap_lane(&lane("capped"), most).await);
+    let start = Arc::new(Barrier::new(10));
+    let running = Arc::new(AtomicUsize::new(0));
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let workers = (0..10).map(|n| {
+        let (queue, start) = (Arc::clone(&queues[n % 2]), Arc::clone(&start));
+        let (running, started) = (Arc::clone(&running), Arc::clone(&started));
+        tokio::spawn(async move {
+            start.wait().await;
+            while started.lock().await.len() < count {
+                for leased in leased(&*queue, 5).await {
+                    assert!(running.fetch_add(1, Ordering::SeqCst) < cap, "more run than the cap");
+                    started.lock().await.push(String::from(leased.key));
+                    tokio::task::yield_now().await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    must_apply(&*queue, leased.lease, End::Done("done".into())).await;
+                }
+            }
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let ended = timeout(PATIENCE * 3, join_all(workers)).await;
+    for worker in ended.expect("some tasks are never started") {
+        worker.expect("a worker panicked");
+    }
+    let started = started.lock().await;
+    started.clone()
+}

@@ -1,0 +1,158 @@
+//! A task that is settled with the effect that it was for.
+
+use exactly::Fenced;
+use exactly::queue::{End, InspectQueue as _, Queue as _, TaskState, TransactionalQueue};
+use tokio::time::timeout;
+
+use super::{A_WHILE, Tx, settled_in};
+use crate::TransactionalQueueHarness;
+use crate::answers::answered;
+use crate::request::{LEASE, LEASE_AND_A_BIT, PATIENCE};
+use crate::work::{
+    PLENTY, all_new, every_end, failure, history, leased, lost, must_apply, must_be_superseded, renewed, running,
+    settled, shown, state_after, task, the_one,
+};
+
+/// Effect and outcome commit together.
+pub async fn effect_and_outcome_commit_together<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let lease = running(&*queue, "a").await.lease;
+    let tx = done_in(harness, &*queue, lease).await;
+    assert_eq!(shown(&*queue, lease.id).await.state, TaskState::Running);
+    answered(queue.commit(tx).await);
+    assert_eq!(harness.effects("a").await, 1);
+    let view = shown(&*queue, lease.id).await;
+    assert_eq!((view.state, view.outcome), (TaskState::Done, Some("done".into())));
+    must_apply(&*queue, lease, End::Done("done".into())).await;
+}
+
+/// A rollback undoes both: the task runs on, and its lease still owns it.
+pub async fn a_rollback_leaves_the_task_running<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let lease = running(&*queue, "a").await.lease;
+    let tx = done_in(harness, &*queue, lease).await;
+    answered(queue.rollback(tx).await);
+    runs_on(harness, &*queue, lease).await;
+}
+
+/// So does dropping the transaction.
+pub async fn a_dropped_transaction_leaves_the_task_running<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let lease = running(&*queue, "a").await.lease;
+    drop(done_in(harness, &*queue, lease).await);
+    runs_on(harness, &*queue, lease).await;
+}
+
+/// Every end is as good in a transaction as without one.
+pub async fn every_end_commits<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for (n, end) in every_end().into_iter().enumerate() {
+        let _ = all_new(queue.enqueue(&[task(&n.to_string())]).await);
+        let lease = leased(&*queue, 1).await[0].lease;
+        let mut tx = answered(queue.open().await);
+        assert_eq!(settled_in(&*queue, &mut tx, lease, end.clone()).await, Fenced::Applied);
+        answered(queue.commit(tx).await);
+        assert_eq!(shown(&*queue, lease.id).await.state, state_after(&end));
+        let noted = history(&*queue, lease.id).await.len();
+        assert_eq!(noted, usize::from(!matches!(end, End::Done(_) | End::Release)));
+        must_apply(&*queue, lease, end).await;
+    }
+}
+
+/// A worker that was too slow is told in its transaction, before it commits an effect that another one makes.
+pub async fn a_superseded_worker_is_told_in_its_transaction<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let stale = running(&*queue, "a").await.lease;
+    lost(harness, &*queue).await;
+    let fresh = the_one(&*queue).await.lease;
+    let mut tx = answered(queue.open().await);
+    harness.effect(&mut tx, "a").await;
+    for end in every_end() {
+        assert_eq!(settled_in(&*queue, &mut tx, stale, end).await, Fenced::Superseded);
+    }
+    answered(queue.rollback(tx).await);
+    assert_eq!(harness.effects("a").await, 0);
+    must_apply(&*queue, fresh, End::Done("done".into())).await;
+}
+
+/// What was settled in a transaction is settled for the rest of it.
+pub async fn settling_again_in_a_transaction_is_answered_alike<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let lease = running(&*queue, "a").await.lease;
+    let mut tx = done_in(harness, &*queue, lease).await;
+    let again = settled_in(&*queue, &mut tx, lease, End::Done("done".into())).await;
+    let otherwise = settled_in(&*queue, &mut tx, lease, End::Bury(failure("never"))).await;
+    assert_eq!((again, otherwise), (Fenced::Applied, Fenced::Superseded));
+    answered(queue.commit(tx).await);
+    assert_eq!(shown(&*queue, lease.id).await.outcome, Some("done".into()));
+}
+
+/// A task can be settled and its successor enqueued in one transaction.
+pub async fn a_task_and_its_successor_commit_together<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let lease = running(&*queue, "a").await.lease;
+    for commits in [false, true] {
+        let mut tx = done_in(harness, &*queue, lease).await;
+        let _ = all_new(queue.enqueue_in(&mut tx, &[task("b")]).await);
+        if commits {
+            answered(queue.commit(tx).await);
+        } else {
+            answered(queue.rollback(tx).await);
+        }
+        assert_eq!(answered(queue.show(task("b").id()).await).is_some(), commits);
+    }
+    assert_eq!(&*the_one(&*queue).await.key, "b");
+}
+
+/// A rescue and a transaction that settles: either the effect counts or somebody else makes it.
+pub async fn a_rescue_and_a_transaction_exclude_each_other<H: TransactionalQueueHarness>(harness: &H) {
+    let (queue, other) = (harness.open().await, harness.open().await);
+    let lease = running(&*queue, "a").await.lease;
+    harness.elapse(LEASE_AND_A_BIT).await;
+    let tx = done_in(harness, &*queue, lease).await;
+    let rescuing = tokio::spawn(async move { answered(other.rescue(1, PLENTY).await).len() });
+    tokio::time::sleep(A_WHILE).await;
+    answered(queue.commit(tx).await);
+    let rescued = timeout(PATIENCE, rescuing).await.expect("it still waits");
+    assert_eq!(
+        rescued.expect("the rescuer panicked"),
+        0,
+        "a task that is settled was rescued"
+    );
+    assert_eq!(shown(&*queue, lease.id).await.state, TaskState::Done);
+    assert_eq!(harness.effects("a").await, 1);
+}
+
+/// Whether a lost commit happened is found out by releasing, which waits for it.
+pub async fn a_lost_commit_is_learnt_by_releasing<H: TransactionalQueueHarness>(harness: &H) {
+    let (queue, other) = (harness.open().await, harness.open().await);
+    let lease = running(&*queue, "a").await.lease;
+    let tx = done_in(harness, &*queue, lease).await;
+    let mut learning = tokio::spawn(async move { settled(&*other, lease, End::Release).await });
+    assert!(
+        timeout(A_WHILE, &mut learning).await.is_err(),
+        "it does not wait for the commit"
+    );
+    answered(queue.commit(tx).await);
+    let learnt = timeout(PATIENCE, learning).await.expect("it still waits");
+    assert_eq!(learnt.expect("the caller panicked"), Fenced::Superseded);
+    assert_eq!(shown(&*queue, lease.id).await.state, TaskState::Done);
+    must_be_superseded(&*queue, lease, End::Release).await;
+}
+
+/// An open transaction with the task's effect, in which it is done.
+async fn done_in<H: TransactionalQueueHarness>(harness: &H, queue: &H::Queue, lease: exactly::queue::Lease) -> Tx<H> {
+    let mut tx = answered(queue.open().await);
+    harness.effect(&mut tx, "a").await;
+    let fenced = settled_in(queue, &mut tx, lease, End::Done("done".into())).await;
+    assert_eq!(fenced, Fenced::Applied);
+    tx
+}
+
+async fn runs_on<H: TransactionalQueueHarness>(harness: &H, queue: &H::Queue, lease: exactly::queue::Lease) {
+    assert_eq!(renewed(queue, lease, LEASE).await, Fenced::Applied);
+    let view = shown(queue, lease.id).await;
+    assert_eq!((view.state, view.outcome), (TaskState::Running, None));
+    assert_eq!(harness.effects("a").await, 0);
+    must_apply(queue, lease, End::Done("at last".into())).await;
+}
