@@ -8,8 +8,8 @@
 //! - [`layer`]: the tower layer for HTTP services. Start here if effects come from requests.
 //! - [`once`]: the same for effects that come from elsewhere.
 //! - [`retry`]: when to send again, when to stop, and what is known then; `client` (a feature) does it over HTTP.
-//! - [`queue`]: work that outlives the request, known by its key for good.
 //! - `schedule` (a feature): when something is due, in every time zone.
+//! - [`queue`]: work that outlives the request, known by its key for good; [`worker`] does it.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!
@@ -51,9 +51,11 @@ pub mod retry;
 #[cfg(feature = "schedule")]
 pub mod schedule;
 mod scope;
+mod spread;
 pub mod store;
 pub mod sweep;
 pub mod telemetry;
+pub mod worker;
 
 pub use call::{Attempt, Call, Claim, LEASE_DEFAULT, OnLost, Token};
 pub use call_id::{CallId, InvalidCallId};
@@ -63,3 +65,4 @@ pub use fingerprint::Fingerprint;
 pub use key::Key;
 pub use scope::Scope;
 pub use store::{Fenced, Inspect, Keep, MemoryStore, Operate, Replay, Store, TransactionalStore, Verdict};
+pub use worker::Worker;

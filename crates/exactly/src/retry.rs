@@ -39,4 +39,5 @@ pub use code::{Code, Repeat};
 pub use course::{Course, Decision, Ended, Ending, Stop};
 pub use heard::{Expiry, Fate, Heard, KeyWord};
 pub use policy::{Class, Policy};
+pub(crate) use schedule::about;
 pub use schedule::{Jitter, Schedule};

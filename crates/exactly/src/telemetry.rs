@@ -3,10 +3,11 @@
 #[cfg(feature = "client")]
 use std::time::Duration;
 
-use metrics::{counter, describe_counter, describe_gauge, gauge};
 #[cfg(feature = "client")]
-use metrics::{describe_histogram, histogram};
+use metrics::histogram;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 
+use crate::queue::FailureKind;
 #[cfg(feature = "client")]
 use crate::retry::{Class, Ending, Stop};
 
@@ -163,4 +164,42 @@ pub(crate) fn called(class: Class, ending: Ending, stop: Stop) {
     if stop.is_exhaustion() {
         counter!(RETRY_EXHAUSTED, "class" => class.as_str(), "reason" => stop.as_str()).increment(1);
     }
+}
+
+/// An attempt at a task has ended, by kind and end.
+pub const JOBS: &str = "jobs_total";
+/// How long a handler ran, by kind.
+pub const JOB_DURATION: &str = "job_duration_seconds";
+/// A lease was lost while its task was in hand.
+pub const JOB_LEASE_LOST: &str = "job_lease_lost_total";
+/// A task was buried, by kind and reason.
+pub const JOBS_BURIED: &str = "jobs_buried_total";
+/// A task was taken from a lease that had ended.
+pub const JOBS_RESCUED: &str = "jobs_rescued_total";
+
+/// The values of the label `end` of [`JOBS`].
+pub(crate) const JOB_ENDS: [&str; 5] = ["done", "retried", "buried", "held", "released"];
+
+/// Tells the recorder what the workers' names mean; what a worker counts by kind is there when it
+/// [starts](crate::worker::Builder::start).
+pub fn describe_worker() {
+    describe_counter!(JOBS, "Attempts at tasks that have ended, by kind and end.");
+    describe_histogram!(JOB_DURATION, metrics::Unit::Seconds, "Runs of handlers, by kind.");
+    describe_counter!(JOB_LEASE_LOST, "Leases lost while their task was in hand.");
+    describe_counter!(JOBS_BURIED, "Tasks buried, by kind and reason.");
+    describe_counter!(JOBS_RESCUED, "Tasks taken from leases that had ended.");
+    counter!(JOB_LEASE_LOST).increment(0);
+    counter!(JOBS_RESCUED).increment(0);
+}
+
+pub(crate) fn job_leases_lost(count: usize) {
+    counter!(JOB_LEASE_LOST).increment(u64::try_from(count).unwrap_or(u64::MAX));
+}
+
+pub(crate) fn job_rescued() {
+    counter!(JOBS_RESCUED).increment(1);
+}
+
+pub(crate) fn job_buried(kind: &str, reason: FailureKind) {
+    counter!(JOBS_BURIED, "kind" => kind.to_owned(), "reason" => reason.as_str()).increment(1);
 }

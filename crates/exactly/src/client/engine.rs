@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
@@ -11,6 +10,7 @@ use tracing::Instrument as _;
 use super::account::{Account, Attempt};
 use super::error::{Error, ErrorKind};
 use crate::retry::{Budget, Budgets, Course, Decision, Ended, Ending, Expiry, Fate, Policy, Repeat, Stop};
+use crate::spread::Spread;
 use crate::{Key, telemetry};
 
 /// What calls to all destinations share.
@@ -75,10 +75,11 @@ pub(super) struct Ran<A> {
 
 impl Engine {
     pub(super) fn new(budgets: Arc<Budgets>) -> Self {
+        let spread = Spread::new();
         Self {
             budgets,
             epoch: Instant::now(),
-            random: Arc::new(spread()),
+            random: Arc::new(move || spread.next()),
         }
     }
 
@@ -294,20 +295,6 @@ fn attempt_span(plan: &Plan<'_>, attempt: u32) -> tracing::Span {
         span.record("key", key.digest());
     }
     span
-}
-
-/// Numbers that spread waits: far apart from those of other processes, and cheap enough to be drawn in vain.
-fn spread() -> impl Fn() -> u64 {
-    // Should the system have no random number to give, attempts are only less spread.
-    let state = AtomicU64::new(getrandom::u64().unwrap_or_default());
-    // SplitMix64.
-    move || {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut number = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        number ^ (number >> 31)
-    }
 }
 
 impl fmt::Debug for Engine {

@@ -147,6 +147,13 @@ pub struct Leased {
     pub due_at: Timestamp,
 }
 
+impl Leased {
+    /// Which attempt this is, counted from 1: those that failed and those that were lost are behind it.
+    pub fn attempt(&self) -> u32 {
+        self.failures.saturating_add(self.rescues).saturating_add(1)
+    }
+}
+
 /// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {

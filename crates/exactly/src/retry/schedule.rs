@@ -96,7 +96,7 @@ impl Schedule {
 }
 
 /// A tenth more or less, and below `limit`.
-fn about(duration: Duration, limit: Duration, random: u64) -> Duration {
+pub(crate) fn about(duration: Duration, limit: Duration, random: u64) -> Duration {
     let tenth = duration / 10;
     let least = duration.saturating_sub(tenth).min(limit);
     let most = duration.saturating_add(tenth).min(limit);

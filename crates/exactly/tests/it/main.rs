@@ -21,3 +21,4 @@ mod retry;
 mod rigged;
 #[cfg(feature = "layer")]
 mod vectors;
+mod worker;

@@ -1,0 +1,410 @@
+//! A worker at work, from its start until it has drained.
+//!
+//! One task keeps the books and decides; handlers and calls to the queue run in tasks of their own and report to it. So
+//! nothing here is locked, and nothing waits for anything but the next event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::appetite::Appetite;
+use super::attempt::{self, Report};
+use super::backoff::Backoff;
+use super::books::Books;
+use super::builder::Settings;
+use super::calls::{Answer, Calls, RESCUES};
+use super::hand::{Hand, Next, Stop};
+use super::settler::{Settler, Unsettled};
+use super::{Drained, Ran, log};
+use crate::queue::{Ask, End, Failure, FailureKind, Lease, Leased, Queue, TaskState, WorkerId};
+use crate::spread::Spread;
+use crate::{Fenced, StoreError, retry, telemetry};
+
+/// The most reports that are taken in before anything else is looked at.
+const REPORTS_MAX: usize = 1024;
+
+/// How long a worker whose time to drain is up goes on telling the queue how its tasks ended.
+const FLUSH_FOR: Duration = Duration::from_secs(5);
+
+/// The longest sleep of a worker that waits for nothing.
+const SLEEP_MAX: Duration = Duration::from_hours(1);
+
+#[derive(Debug)]
+pub(super) struct Shift {
+    id: WorkerId,
+    settings: Settings,
+    books: Books,
+    hand: Hand,
+    calls: Calls,
+    settler: Settler,
+    appetite: Appetite,
+    inbox: UnboundedReceiver<Report>,
+    reply_to: UnboundedSender<Report>,
+    /// `None` once nothing can be heard any more.
+    arrivals: Option<watch::Receiver<u64>>,
+    renewing: Backoff,
+    renew_under_way: bool,
+    renew_at: Instant,
+    /// When the first lease in hand may have ended, unless it was renewed.
+    unsure_at: Option<Instant>,
+    rescuing: Backoff,
+    rescue_under_way: bool,
+    rescue_at: Instant,
+    /// When the queue last answered anything.
+    answered_at: Instant,
+    closing: Option<Closing>,
+    spread: Spread,
+}
+
+/// The worker was told to drain.
+#[derive(Debug)]
+struct Closing {
+    /// When handlers are stopped.
+    stop_at: Instant,
+    /// When the rest is left to its leases.
+    end_at: Instant,
+    released: usize,
+    stopped: usize,
+}
+
+impl Shift {
+    pub(super) fn new(id: WorkerId, queue: Arc<dyn Queue>, settings: Settings, books: Books) -> Self {
+        let now = Instant::now();
+        let (reply_to, inbox) = mpsc::unbounded_channel();
+        let spread = Spread::new();
+        Self {
+            id,
+            books,
+            hand: Hand::default(),
+            arrivals: Some(queue.arrivals()),
+            calls: Calls::new(queue, settings.lease / 3),
+            settler: Settler::new(now),
+            appetite: Appetite::new(settings.concurrency, settings.prefetch, now),
+            inbox,
+            reply_to,
+            renewing: Backoff::new("renew leases", now),
+            renew_under_way: false,
+            renew_at: now + settings.heartbeat,
+            unsure_at: None,
+            rescuing: Backoff::new("rescue tasks", now),
+            rescue_under_way: false,
+            rescue_at: now + retry::about(settings.sweep_every, Duration::MAX, spread.next()),
+            answered_at: now,
+            closing: None,
+            spread,
+            settings,
+        }
+    }
+
+    /// Works until it is told to stop and has drained.
+    pub(super) async fn work(mut self, stop: CancellationToken) -> Drained {
+        let mut reports = Vec::with_capacity(REPORTS_MAX);
+        let mut alarm = Box::pin(sleep_until(Instant::now()));
+        loop {
+            let now = Instant::now();
+            self.act(now);
+            if let Some(drained) = self.drained(now) {
+                return drained;
+            }
+            let wake_at = self.wake_at(now);
+            if alarm.deadline() != wake_at {
+                alarm.as_mut().reset(wake_at);
+            }
+            tokio::select! {
+                _ = self.inbox.recv_many(&mut reports, REPORTS_MAX) => {
+                    reports.drain(..).for_each(|report| self.take_report(report));
+                }
+                Some(answer) = self.calls.next() => self.take_answer(answer),
+                open = arrival(&mut self.arrivals) => {
+                    self.appetite.hear();
+                    if !open {
+                        self.arrivals = None;
+                    }
+                }
+                () = &mut alarm => {}
+                () = stop.cancelled(), if self.closing.is_none() => self.close(),
+            }
+        }
+    }
+
+    /// Does all that is due. What has been done is not due any more, or else this would be called for ever.
+    fn act(&mut self, now: Instant) {
+        self.mind_leases(now);
+        self.start_waiting(now);
+        while self.settler.due().is_some_and(|due| due <= now) {
+            let batch = self.settler.batch();
+            self.calls.settle(batch);
+        }
+        if self.renew_due().is_some_and(|due| due <= now) {
+            self.renew_at = now + self.settings.heartbeat;
+            let leases = self.hand.leases();
+            if !leases.is_empty() {
+                self.renew_under_way = true;
+                self.calls.renew(leases, self.settings.lease);
+            }
+        }
+        if self.lease_due(now).is_some_and(|due| due <= now) {
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.mark_unchanged();
+            }
+            let most = self.appetite.ask(&self.hand);
+            let ask = Ask::new(self.id, most).for_time(self.settings.lease);
+            self.calls.lease(ask.from_lanes(self.settings.lanes.clone()));
+        }
+        if self.rescue_due().is_some_and(|due| due <= now) {
+            self.rescue_under_way = true;
+            self.calls.rescue(self.settings.rescues_max);
+        }
+    }
+
+    fn wake_at(&mut self, now: Instant) -> Instant {
+        let closing = self.closing.as_ref();
+        let close = closing.map(|closing| {
+            if closing.stop_at > now {
+                closing.stop_at
+            } else {
+                closing.end_at
+            }
+        });
+        let dues = [
+            self.settler.due(),
+            self.renew_due(),
+            self.lease_due(now),
+            self.rescue_due(),
+            self.unsure_at,
+            close,
+        ];
+        dues.into_iter().flatten().min().unwrap_or(now + SLEEP_MAX)
+    }
+
+    fn lease_due(&mut self, now: Instant) -> Option<Instant> {
+        if self.closing.is_some() || self.settler.is_stuck() {
+            return None;
+        }
+        self.appetite.due(&self.hand, now)
+    }
+
+    fn renew_due(&self) -> Option<Instant> {
+        (!self.renew_under_way).then_some(self.renew_at)
+    }
+
+    fn rescue_due(&self) -> Option<Instant> {
+        (!self.rescue_under_way && self.closing.is_none()).then_some(self.rescue_at)
+    }
+
+    /// Stops what may be somebody else's by now, and at the end of the time to drain everything.
+    fn mind_leases(&mut self, now: Instant) {
+        if self.unsure_at.is_some_and(|at| at <= now) {
+            telemetry::job_leases_lost(self.hand.stop_unsure(now));
+            for task in self.hand.give_back(Some(now)) {
+                self.settle(task, End::Release, now);
+            }
+            self.unsure_at = self.hand.sure_until();
+        }
+        if let Some(closing) = self.closing.as_mut().filter(|closing| closing.stop_at <= now) {
+            closing.stopped += self.hand.stop_all();
+        }
+    }
+
+    /// Starts what waits, as far as there are places. While the queue cannot be told of what has ended, nothing is begun.
+    fn start_waiting(&mut self, now: Instant) {
+        while self.hand.runs() < self.settings.concurrency && !self.settler.is_stuck() {
+            match self.hand.next(now) {
+                None => return,
+                Some(Next::Lost(task)) => log::lost(&task, "somebody else has it"),
+                Some(Next::Stale(task)) => self.settle(task, End::Release, now),
+                Some(Next::Start(task)) => self.start(task, now),
+            }
+        }
+    }
+
+    fn start(&mut self, task: Box<Leased>, now: Instant) {
+        let lease = task.lease;
+        let Some(kind) = self.books.kinds.get(&task.kind) else {
+            self.hand.skipped(lease);
+            let message = format!("no handler for tasks of the kind {:?}", task.kind);
+            let failure = Failure::new(FailureKind::UnknownKind, message);
+            self.settle(task, End::Bury(failure), now);
+            return;
+        };
+        log::moved(&task, TaskState::Waiting, TaskState::Running, None);
+        let handle = attempt::start(Arc::clone(kind), task, self.reply_to.clone());
+        self.hand.started(lease, handle);
+    }
+
+    fn settle(&mut self, task: Box<Leased>, end: End, since: Instant) {
+        self.settler.push(Unsettled { task, end, since });
+    }
+
+    fn take_report(&mut self, report: Report) {
+        let Report { task, ran, took } = report;
+        let lease = task.lease;
+        self.books.kinds.took(&task.kind, took);
+        let end = match (self.hand.ended(lease), ran) {
+            (_, Some(Ran::Settled)) => {
+                self.books.settled_itself(&task);
+                None
+            }
+            (Some(Stop::Lost), _) => {
+                log::lost(&task, "its handler was stopped");
+                None
+            }
+            (_, Some(Ran::Superseded)) => {
+                telemetry::job_leases_lost(1);
+                log::lost(&task, "its handler found it taken");
+                None
+            }
+            (_, Some(Ran::End(end))) => Some(end),
+            (Some(Stop::Shutdown), None) => Some(End::Retry {
+                after: Duration::ZERO,
+                failure: Failure::new(FailureKind::Transient, "the worker was shut down while it ran"),
+            }),
+            // The runtime ends it: so the lease decides.
+            (None, None) => None,
+        };
+        match end {
+            Some(end) => self.settle(task, end, Instant::now()),
+            None => self.hand.let_go(lease),
+        }
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        let now = Instant::now();
+        match answer {
+            Answer::Leased { asked, at, tasks } => self.take_leased(asked, at, tasks, now),
+            Answer::Renewed { leases, at, fenced } => self.take_renewed(&leases, at, fenced, now),
+            Answer::Settled { batch, fenced } => self.take_settled(batch, fenced, now),
+            Answer::Rescued(rescued) => {
+                self.rescue_under_way = false;
+                let pause = match &rescued {
+                    // There may be more.
+                    Ok(rescued) if rescued.len() >= usize::try_from(RESCUES).unwrap_or(usize::MAX) => Duration::ZERO,
+                    _ => retry::about(self.settings.sweep_every, Duration::MAX, self.spread.next()),
+                };
+                self.rescue_at = now + pause;
+                match rescued {
+                    Ok(rescued) => {
+                        self.answered_at = now;
+                        self.rescuing.worked(now);
+                        self.books.rescued(&rescued, self.settings.rescues_max);
+                    }
+                    Err(error) => self.rescuing.failed(&error, now, self.spread.next()),
+                }
+            }
+        }
+    }
+
+    fn take_leased(&mut self, asked: u32, at: Instant, tasks: Result<Vec<Leased>, StoreError>, now: Instant) {
+        let tasks = match tasks {
+            Ok(tasks) => tasks,
+            Err(error) => {
+                self.appetite.refused();
+                self.appetite.backoff.failed(&error, now, self.spread.next());
+                return;
+            }
+        };
+        self.answered_at = now;
+        let pause = retry::about(self.settings.poll_every, Duration::MAX, self.spread.next());
+        self.appetite.fed(asked, tasks.len(), now + pause, now);
+        let sure_until = at + self.settings.lease;
+        if !tasks.is_empty() {
+            self.unsure_at.get_or_insert(sure_until);
+        }
+        for task in tasks {
+            self.hand.take(task, sure_until);
+        }
+        if self.closing.is_some() {
+            self.release_waiting(now);
+        }
+    }
+
+    fn take_renewed(&mut self, leases: &[Lease], at: Instant, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
+        self.renew_under_way = false;
+        let fenced = match fenced {
+            Ok(fenced) => fenced,
+            Err(error) => {
+                self.renewing.failed(&error, now, self.spread.next());
+                self.renew_at = self.renew_at.min(self.renewing.until());
+                return;
+            }
+        };
+        self.answered_at = now;
+        self.renewing.worked(now);
+        // What ended while the call was under way was settled by its own handler, perhaps, and not by somebody else.
+        while let Ok(report) = self.inbox.try_recv() {
+            self.take_report(report);
+        }
+        for (lease, fenced) in leases.iter().zip(fenced) {
+            match fenced {
+                Fenced::Applied => self.hand.renewed(*lease, at + self.settings.lease),
+                Fenced::Superseded if self.hand.superseded(*lease) => telemetry::job_leases_lost(1),
+                Fenced::Superseded => {}
+            }
+        }
+    }
+
+    fn take_settled(&mut self, batch: Vec<Unsettled>, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
+        let fenced = match fenced {
+            Ok(fenced) => fenced,
+            Err(error) => {
+                self.settler.backoff.failed(&error, now, self.spread.next());
+                let given_up = self.settler.refused(batch, self.settings.lease, self.answered_at);
+                if let Some(Unsettled { task, .. }) = given_up {
+                    log::given_up(&task);
+                    self.hand.let_go(task.lease);
+                }
+                return;
+            }
+        };
+        self.answered_at = now;
+        self.settler.taken(batch.len(), now);
+        for (Unsettled { task, end, .. }, fenced) in batch.into_iter().zip(fenced) {
+            self.hand.let_go(task.lease);
+            self.books.settled(&task, &end, fenced);
+        }
+    }
+
+    fn close(&mut self) {
+        let now = Instant::now();
+        let stop_at = now + self.settings.drain_for;
+        self.closing = Some(Closing {
+            stop_at,
+            end_at: stop_at + FLUSH_FOR,
+            released: 0,
+            stopped: 0,
+        });
+        self.release_waiting(now);
+    }
+
+    fn release_waiting(&mut self, now: Instant) {
+        let waiting = self.hand.give_back(None);
+        if let Some(closing) = &mut self.closing {
+            closing.released += waiting.len();
+        }
+        for task in waiting {
+            self.settle(task, End::Release, now);
+        }
+    }
+
+    fn drained(&self, now: Instant) -> Option<Drained> {
+        let closing = self.closing.as_ref()?;
+        let is_over = (self.hand.is_empty() && self.calls.is_empty()) || closing.end_at <= now;
+        is_over.then(|| Drained {
+            released: closing.released,
+            stopped: closing.stopped,
+            left: self.hand.len(),
+        })
+    }
+}
+
+/// Waits for an arrival; false if there will be none.
+async fn arrival(arrivals: &mut Option<watch::Receiver<u64>>) -> bool {
+    match arrivals {
+        Some(arrivals) => arrivals.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,202 @@
+//! A queue in memory that can be told to fail, hang or lose its replies, and that remembers what it was asked.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use exactly::clock::Timestamp;
+use exactly::queue::{
+    Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, MemoryQueue, Queue, Rescued,
+    Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+};
+use exactly::store::Reply;
+use exactly::{Fenced, StoreError, StoreErrorKind};
+use tokio::sync::watch;
+
+use crate::app::PausedClock;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It fails, and nothing was changed.
+    Refuses,
+    /// It is applied, but the reply is lost.
+    LosesReply,
+    /// It is never answered, and nothing was changed.
+    Hangs,
+    /// It panics, and nothing was changed.
+    Panics,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verb {
+    Lease,
+    Renew,
+    Settle,
+    Rescue,
+}
+
+#[derive(Debug)]
+pub(crate) struct RiggedQueue {
+    pub(crate) inner: MemoryQueue,
+    broken: Mutex<BTreeMap<Verb, Fault>>,
+    /// What becomes of the next calls, one after the other.
+    script: Mutex<BTreeMap<Verb, VecDeque<Option<Fault>>>>,
+    /// A task of which no settlement is taken.
+    refused: Mutex<Option<TaskId>>,
+    calls: Mutex<Vec<(Verb, usize)>>,
+}
+
+impl RiggedQueue {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: MemoryQueue::with_clock(PausedClock::new()),
+            broken: Mutex::default(),
+            script: Mutex::default(),
+            refused: Mutex::default(),
+            calls: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn break_with(&self, verb: Verb, fault: Fault) {
+        self.broken.lock().unwrap().insert(verb, fault);
+    }
+
+    pub(crate) fn go_down(&self) {
+        for verb in [Verb::Lease, Verb::Renew, Verb::Settle, Verb::Rescue] {
+            self.break_with(verb, Fault::Refuses);
+        }
+    }
+
+    pub(crate) fn mend(&self) {
+        self.broken.lock().unwrap().clear();
+    }
+
+    pub(crate) fn script(&self, verb: Verb, faults: impl IntoIterator<Item = Option<Fault>>) {
+        self.script.lock().unwrap().insert(verb, faults.into_iter().collect());
+    }
+
+    /// Fails every call that settles this task.
+    pub(crate) fn refuse(&self, id: TaskId) {
+        *self.refused.lock().unwrap() = Some(id);
+    }
+
+    /// How large each call of this verb was.
+    pub(crate) fn calls(&self, verb: Verb) -> Vec<usize> {
+        let calls = self.calls.lock().unwrap();
+        calls
+            .iter()
+            .filter(|(called, _)| *called == verb)
+            .map(|(_, size)| *size)
+            .collect()
+    }
+
+    fn fault(&self, verb: Verb) -> Option<Fault> {
+        let scripted = self.script.lock().unwrap().get_mut(&verb).and_then(VecDeque::pop_front);
+        scripted.unwrap_or_else(|| self.broken.lock().unwrap().get(&verb).copied())
+    }
+
+    fn rig<'a, T: Send + 'a>(&'a self, verb: Verb, size: usize, reply: Reply<'a, T>) -> Reply<'a, T> {
+        self.calls.lock().unwrap().push((verb, size));
+        let fault = self.fault(verb);
+        Box::pin(async move {
+            let down = || {
+                Err(StoreError::new(
+                    StoreErrorKind::Unavailable,
+                    "rigged queue: connection refused",
+                ))
+            };
+            match fault {
+                None => reply.await,
+                Some(Fault::Refuses) => down(),
+                Some(Fault::LosesReply) => {
+                    reply.await?;
+                    down()
+                }
+                Some(Fault::Hangs) => std::future::pending().await,
+                Some(Fault::Panics) => panic!("rigged queue: panicked"),
+            }
+        })
+    }
+}
+
+impl Queue for RiggedQueue {
+    fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        self.inner.enqueue(tasks)
+    }
+
+    fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {
+        self.rig(Verb::Lease, usize::try_from(ask.most).unwrap(), self.inner.lease(ask))
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+        self.rig(Verb::Renew, leases.len(), self.inner.renew(leases, lease))
+    }
+
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+        let refused = *self.refused.lock().unwrap();
+        let reply = if settlements
+            .iter()
+            .any(|settlement| Some(settlement.lease.id) == refused)
+        {
+            Box::pin(async { Err(StoreError::new(StoreErrorKind::Other, "rigged queue: not this one")) })
+        } else {
+            self.inner.settle(settlements)
+        };
+        self.rig(Verb::Settle, settlements.len(), reply)
+    }
+
+    fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>> {
+        self.rig(Verb::Rescue, 0, self.inner.rescue(rescues_max, limit))
+    }
+
+    fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.inner.revive(ids)
+    }
+
+    fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
+        self.inner.prune(state, age, limit)
+    }
+
+    fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        self.inner.pause_lane(lane)
+    }
+
+    fn resume_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        self.inner.resume_lane(lane)
+    }
+
+    fn cap_lane<'a>(&'a self, lane: &'a Lane, cap: Option<u32>) -> Reply<'a, ()> {
+        self.inner.cap_lane(lane, cap)
+    }
+
+    fn arrivals(&self) -> watch::Receiver<u64> {
+        self.inner.arrivals()
+    }
+}
+
+impl InspectQueue for RiggedQueue {
+    fn show(&self, id: TaskId) -> Reply<'_, Option<TaskView>> {
+        self.inner.show(id)
+    }
+
+    fn attempts(&self, id: TaskId) -> Reply<'_, Vec<AttemptView>> {
+        self.inner.attempts(id)
+    }
+
+    fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>> {
+        self.inner.list(filter, page)
+    }
+
+    fn lanes(&self) -> Reply<'_, Vec<LaneView>> {
+        self.inner.lanes()
+    }
+
+    fn depths(&self) -> Reply<'_, Vec<Depth>> {
+        self.inner.depths()
+    }
+
+    fn now(&self) -> Reply<'_, Timestamp> {
+        self.inner.now()
+    }
+}
