@@ -1,7 +1,9 @@
 //! The PostgreSQL server that both sides of a comparison work on.
 
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use std::str::FromStr as _;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool, Row as _};
 
 use crate::Result;
 use crate::machine::Pid;
@@ -10,7 +12,7 @@ use crate::serve::Place;
 /// A connection for preparing tables and asking the server about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
-    url: String,
+    pub(crate) url: String,
     pool: PgPool,
     /// The server's first process, if it is one of this machine.
     pub(crate) postmaster: Option<Pid>,
@@ -61,6 +63,26 @@ impl Database {
     pub(crate) async fn drop(&self, place: &Place) -> Result<()> {
         self.execute(format!("drop schema {} cascade", place.schema)).await?;
         Ok(())
+    }
+
+    /// An empty database of the same server, for programs that choose their schema themselves.
+    pub(crate) async fn fresh_database(&self, name: &str) -> Result<Self> {
+        self.drop_database(name).await?;
+        self.execute(format!("create database {name}")).await?;
+        let options = PgConnectOptions::from_str(&self.url)?.database(name);
+        Self::connect(options.to_url_lossy().as_str()).await
+    }
+
+    pub(crate) async fn drop_database(&self, name: &str) -> Result<()> {
+        self.execute(format!("drop database if exists {name} with (force)"))
+            .await?;
+        Ok(())
+    }
+
+    /// The number that a statement of our own finds.
+    pub(crate) async fn count(&self, sql: &'static str) -> Result<u64> {
+        let count: i64 = sqlx::query(sql).fetch_one(&self.pool).await?.try_get(0)?;
+        Ok(count.try_into()?)
     }
 
     /// Writes out what earlier work left, so that it does not fall into the next measurement.

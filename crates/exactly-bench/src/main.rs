@@ -15,6 +15,7 @@ mod child;
 mod client;
 mod database;
 mod gateway;
+mod jobs;
 mod load;
 mod machine;
 mod report;
@@ -43,9 +44,18 @@ enum Command {
     Gateway(gateway::Options),
     /// The client: what it costs when all goes well.
     Client(client::Options),
+    /// Jobs: burning them down, enqueueing them, and their effects.
+    Jobs(jobs::Options),
     /// One of the servers that are measured; started by the other commands.
     #[command(hide = true)]
     Serve { app: String },
+    /// One of the workers that are measured; started by `jobs`.
+    #[command(hide = true)]
+    Work {
+        program: String,
+        step: String,
+        order: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,6 +63,10 @@ fn main() -> ExitCode {
         Command::Calls(options) => client_runtime().and_then(|runtime| runtime.block_on(calls::run(&options))),
         Command::Gateway(options) => client_runtime().and_then(|runtime| runtime.block_on(gateway::run(&options))),
         Command::Client(options) => client_runtime().and_then(|runtime| runtime.block_on(client::run(&options))),
+        Command::Jobs(options) => client_runtime().and_then(|runtime| runtime.block_on(jobs::run(&options))),
+        Command::Work { program, step, order } => {
+            server_runtime().and_then(|runtime| runtime.block_on(jobs::work(&program, &step, &order)))
+        }
         Command::Serve { app } => server_runtime().and_then(|runtime| runtime.block_on(serve::run(&app))),
     };
     match ended {

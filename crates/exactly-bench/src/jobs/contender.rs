@@ -1,0 +1,70 @@
+//! A queue, or what one writes instead of one, as a program that works jobs off.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Contender {
+    pub(super) name: &'static str,
+    pub(super) program: Program,
+    /// What the program is told beside the database and the number of jobs.
+    pub(super) settings: Value,
+    /// How many of the program work at the same time.
+    pub(super) processes: usize,
+    /// The most jobs that it is given. Only for one that takes longer per job the more of them wait.
+    pub(super) jobs_max: Option<u64>,
+    pub(super) tables: Tables,
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) environment: &'static [(&'static str, &'static str)],
+}
+
+/// Statements that count in the contender's own tables. What a program says of itself is no proof.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    /// Jobs that are not done, failed ones among them.
+    pub(super) left: &'static str,
+    pub(super) failed: &'static str,
+    /// Jobs that are done, where they are kept.
+    pub(super) done: Option<&'static str>,
+}
+
+impl Contender {
+    pub(super) fn jobs(&self, wanted: u64) -> u64 {
+        self.jobs_max.map_or(wanted, |max| wanted.min(max))
+    }
+
+    /// The program, told to do one of its steps.
+    pub(super) fn command(&self, step: &str, url: &str, jobs: u64) -> Command {
+        let order = serde_json::json!({ "url": url, "jobs": jobs, "settings": self.settings });
+        let mut command = Command::new(&self.program.path);
+        command
+            .args(&self.program.arguments)
+            .arg(step)
+            .arg(order.to_string())
+            .envs(self.program.environment.iter().copied())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+impl Program {
+    /// This program again, as one of the workers that are written here.
+    pub(super) fn own(worker: &str) -> Self {
+        Self {
+            // Not by its path, where another build may have put another program by now.
+            path: "/proc/self/exe".into(),
+            arguments: vec!["work".into(), worker.into()],
+            environment: &[],
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The peers that are written in Rust, built as their users would build them.
+
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use super::install as run;
+use crate::Result;
+
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/Cargo.toml");
+
+/// The folder with their programs.
+pub(super) async fn build(folder: &Path) -> Result<PathBuf> {
+    eprintln!("building the peers that are written in Rust");
+    let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
+    cargo
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--quiet",
+            "--manifest-path",
+            MANIFEST,
+            "--target-dir",
+        ])
+        .arg(folder);
+    run(&mut cargo).await?;
+    Ok(folder.join("release"))
+}
