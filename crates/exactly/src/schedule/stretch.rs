@@ -39,20 +39,21 @@ pub(super) enum Search {
 
 /// Local time is never further from UTC than this.
 const OFFSET_MAX: SignedDuration = SignedDuration::from_hours(26);
-/// Changes are at whole seconds, so this long before one the old offset still holds.
+/// Changes are at whole seconds, so what holds at one second holds until the next.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 impl Stretch {
     /// The one that `instant` is in.
     pub(super) fn around(zone: &TimeZone, instant: Timestamp) -> Self {
-        let offset = zone.to_offset(instant);
-        let just_after = instant.checked_add(SignedDuration::from_nanos(1)).unwrap_or(instant);
-        let opens = zone.preceding(just_after).next().map(|change| Change {
+        let second = whole_second(instant);
+        let offset = zone.to_offset(second);
+        let next_second = second.checked_add(SECOND).unwrap_or(Timestamp::MAX);
+        let opens = zone.preceding(next_second).next().map(|change| Change {
             at: change.timestamp(),
             before: zone.to_offset(change.timestamp().checked_sub(SECOND).unwrap_or(Timestamp::MIN)),
             after: offset,
         });
-        let closes = zone.following(instant).next().map(|change| Change {
+        let closes = zone.following(second).next().map(|change| Change {
             at: change.timestamp(),
             before: offset,
             after: change.offset(),
@@ -124,6 +125,13 @@ fn is_all_within(date: Date, from: DateTime, until: DateTime) -> bool {
 
 fn midnight_after(date: Date) -> Option<DateTime> {
     Some(date.tomorrow().ok()?.at(0, 0, 0, 0))
+}
+
+/// The second that `instant` is in. Zones are asked for whole seconds only: of a fraction before 1970 jiff 0.2.39 says what
+/// holds at the end of its second, which may be after a change.
+fn whole_second(instant: Timestamp) -> Timestamp {
+    let fraction = i64::from(instant.subsec_nanosecond() < 0);
+    Timestamp::from_second(instant.as_second() - fraction).unwrap_or(Timestamp::MIN)
 }
 
 /// An instant before `local` in every zone. There is nothing to be found before it, so years without an occurrence are

@@ -19,6 +19,8 @@ mod layer_telemetry;
 mod layer_waiting;
 mod retry;
 mod rigged;
+#[cfg(feature = "schedule")]
+mod schedule;
 #[cfg(feature = "layer")]
 mod vectors;
 mod worker;

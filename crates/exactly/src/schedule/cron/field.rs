@@ -56,9 +56,10 @@ impl Field {
             Some((first, last)) => self.range(range, first, last)?,
             None => {
                 let value = self.value(range)?;
-                if step.is_some() {
-                    let example = format!("has a step without a range; write it as {value}-{}/STEP", self.max);
-                    return Err(self.refuse(item, &example));
+                if let Some(step) = step {
+                    let max = self.max;
+                    let why = format!("has a step without a range; write it as {value}-{max}/{step}");
+                    return Err(self.refuse(item, &why));
                 }
                 (value, value)
             }
