@@ -8,7 +8,7 @@
 //! - [`layer`]: the tower layer for HTTP services. Start here if effects come from requests.
 //! - [`once`]: the same for effects that come from elsewhere.
 //! - [`retry`]: when to send again, when to stop, and what is known then; `client` (a feature) does it over HTTP.
-//! - `schedule` (a feature): when something is due, in every time zone.
+//! - `schedule` (a feature): when something is due, in every time zone; `scheduler` makes tasks of it.
 //! - [`queue`]: work that outlives the request, known by its key for good; [`worker`] does it.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
@@ -50,6 +50,8 @@ pub mod queue;
 pub mod retry;
 #[cfg(feature = "schedule")]
 pub mod schedule;
+#[cfg(feature = "schedule")]
+pub mod scheduler;
 mod scope;
 mod spread;
 pub mod store;

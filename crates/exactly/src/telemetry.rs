@@ -103,6 +103,37 @@ impl Drop for Running {
     }
 }
 
+/// An occurrence of a schedule ended, by schedule and by how.
+#[cfg(feature = "schedule")]
+pub const OCCURRENCES: &str = "schedule_occurrences_total";
+/// A subject had a task for its local date already, by schedule.
+#[cfg(feature = "schedule")]
+pub const JOB_CONFLICT: &str = "scheduler_job_conflict";
+
+/// Tells the recorder what a scheduler's names mean.
+#[cfg(feature = "schedule")]
+pub fn describe_scheduler() {
+    describe_counter!(
+        OCCURRENCES,
+        "Occurrences of schedules, by schedule and by how they ended."
+    );
+    describe_counter!(
+        JOB_CONFLICT,
+        "Subjects that had a task for their local date already, by schedule."
+    );
+}
+
+#[cfg(feature = "schedule")]
+pub(crate) fn occurrence(schedule: &str, ended: &'static str) {
+    counter!(OCCURRENCES, "schedule" => schedule.to_owned(), "ended" => ended).increment(1);
+}
+
+#[cfg(feature = "schedule")]
+pub(crate) fn job_conflicts(schedule: &str, conflicts: usize) {
+    let conflicts = u64::try_from(conflicts).unwrap_or(u64::MAX);
+    counter!(JOB_CONFLICT, "schedule" => schedule.to_owned()).increment(conflicts);
+}
+
 /// A call was over, by class and by what is known of it.
 pub const RETRY_CALLS: &str = "retry_calls_total";
 /// A call was attempted again, by class.

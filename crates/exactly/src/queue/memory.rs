@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use self::tables::{Row, Tables};
 use super::{
-    Ask, AttemptView, BATCH_MAX, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
-    Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ask, AttemptView, BATCH_MAX, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue,
+    Rescued, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::store::Reply;

@@ -4,6 +4,7 @@ use std::iter::FusedIterator;
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::calendar::Calendar;
 use super::stretch::{Search, Stretch};
@@ -24,7 +25,8 @@ pub struct Occurrence {
 }
 
 /// What the clocks do where an occurrence is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The local time comes once.
     Regular,

@@ -1,0 +1,223 @@
+//! One occurrence of a schedule in one zone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp as Instant;
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::audience::refused;
+use super::{Plan, Plans};
+use crate::StoreError;
+use crate::queue::{Book, End, Failure, FailureKind, InspectQueue, Lane, Leased, Task};
+use crate::schedule::{Kind, Occurrence, Pattern, Zone, ZoneError, tzdb_version};
+use crate::worker::{Handler, Ran, Run};
+
+/// The kind of the task that stands for an occurrence.
+pub const TICK_KIND: &str = "exactly.tick";
+
+/// The kind of the tasks that make those of its subjects.
+pub const FAN_OUT_KIND: &str = "exactly.fan-out";
+
+/// One occurrence of a schedule in one zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Tick {
+    /// The schedule's name.
+    pub schedule: String,
+    /// The zone's name in the database.
+    pub zone: String,
+    /// When it is due.
+    pub instant: Instant,
+    /// The local date that it stands for.
+    pub local_date: Date,
+    /// What the clocks do there.
+    pub kind: Kind,
+    /// Whether it is in time.
+    pub timing: Timing,
+    /// The release of the time-zone database that it was computed with.
+    pub tzdb: String,
+    /// Whether its date is what it is known by, because there is one of it per date.
+    pub daily: bool,
+}
+
+/// Whether a tick was made in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Timing {
+    /// It was.
+    OnTime,
+    /// It is made up for, because nobody was there when it was due.
+    CaughtUp,
+    /// It is too late to be made up for.
+    Missed,
+}
+
+impl Tick {
+    pub(super) fn new(plan: &Plan, zone: &Zone, occurrence: &Occurrence, timing: Timing) -> Self {
+        Self {
+            schedule: plan.name().to_owned(),
+            zone: zone.name().to_owned(),
+            instant: occurrence.instant,
+            local_date: occurrence.local_date,
+            kind: occurrence.kind,
+            timing,
+            tzdb: tzdb_version().to_owned(),
+            daily: matches!(plan.pattern(), Pattern::Daily(_)),
+        }
+    }
+
+    /// What a subject's task is known by: the local date and the subject for a daily schedule, so that there is one per
+    /// date in whatever zone the subject is, and the instant and the subject for any other.
+    pub fn key(&self, subject: &str) -> String {
+        if self.daily {
+            format!("{}:{subject}", self.local_date)
+        } else {
+            format!("{}:{subject}", self.instant)
+        }
+    }
+
+    /// What it is known by itself.
+    pub(super) fn own_key(&self) -> String {
+        if self.daily {
+            format!("{}:{}:{}", self.schedule, self.zone, self.local_date)
+        } else {
+            format!("{}:{}:{}", self.schedule, self.zone, self.instant)
+        }
+    }
+
+    pub(super) fn task(&self, delay: Duration) -> Result<Task, StoreError> {
+        let payload = serde_json::to_vec(self).expect("a tick is made of texts");
+        let task = Task::new(TICK_KIND, self.own_key(), payload).map_err(refused)?;
+        Ok(task.in_lane(lane(&self.schedule)).after(delay))
+    }
+
+    /// How its row says that it fired.
+    fn fired(&self) -> &'static str {
+        match (self.timing, self.kind) {
+            (Timing::Missed, _) => "missed",
+            (Timing::CaughtUp, _) => "caught_up",
+            (Timing::OnTime, Kind::Shifted) => "shifted",
+            (Timing::OnTime, _) => "fired",
+        }
+    }
+}
+
+/// One schedule's ticks wait for no other's.
+pub(super) fn lane(schedule: &str) -> Lane {
+    Lane::new(format!("exactly.schedule.{schedule}")).expect("a schedule's name is short and has no control characters")
+}
+
+/// A tick for a zone that nobody knows, which ends in the dead letter by itself.
+pub(super) fn unknown_zone(plan: &Plan, name: &str, error: &ZoneError) -> Result<Task, StoreError> {
+    let key: String = format!("{}:unknown-zone:{}", plan.name(), name.escape_default());
+    let cut = key.floor_char_boundary(Task::KEY_BYTES_MAX);
+    let payload = serde_json::json!({ "schedule": plan.name(), "unknown_zone": name, "error": error.to_string() });
+    let task = Task::new(TICK_KIND, &key[..cut], payload.to_string()).map_err(refused)?;
+    Ok(task.in_lane(lane(plan.name())))
+}
+
+/// Turns ticks that are due into the tasks of their subjects.
+#[derive(Debug)]
+pub struct Ticks<Q> {
+    pub(super) queue: Arc<Q>,
+    pub(super) plans: Arc<dyn Plans>,
+}
+
+impl<Q: Book + InspectQueue> Handler for Ticks<Q> {
+    fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
+        Box::pin(async move {
+            let end = if *task.kind == *FAN_OUT_KIND {
+                self.fan_out(task).await
+            } else {
+                self.fire(task).await
+            };
+            Ran::End(end)
+        })
+    }
+}
+
+impl<Q> Clone for Ticks<Q> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: Arc::clone(&self.queue),
+            plans: Arc::clone(&self.plans),
+        }
+    }
+}
+
+/// What a tick's payload is if its zone is not known.
+#[derive(Deserialize)]
+struct UnknownZone {
+    unknown_zone: String,
+    error: String,
+}
+
+impl<Q: Book + InspectQueue> Ticks<Q> {
+    /// Ends the attempt at a tick.
+    pub(super) async fn fire(&self, task: &Leased) -> End {
+        if let Ok(unknown) = serde_json::from_slice::<UnknownZone>(&task.payload) {
+            let message = format!("time zone {:?}: {}", unknown.unknown_zone, unknown.error);
+            return End::Bury(Failure::new(FailureKind::Logic, message));
+        }
+        let tick: Tick = match serde_json::from_slice(&task.payload) {
+            Ok(tick) => tick,
+            Err(error) => return unreadable(&error),
+        };
+        match self.fire_tick(&tick).await {
+            Ok(outcome) => End::Done(outcome.to_string().into()),
+            Err(error) => try_again(task, &error),
+        }
+    }
+
+    async fn fire_tick(&self, tick: &Tick) -> Result<serde_json::Value, StoreError> {
+        if tick.timing == Timing::Missed {
+            return Ok(ended(tick, "missed", 0));
+        }
+        let plan = self.plans.plan(&tick.schedule).await?;
+        let paused = self
+            .queue
+            .read_schedule(&tick.schedule)
+            .await?
+            .is_none_or(|entry| entry.paused);
+        let Some(plan) = plan.filter(|plan| !paused && still_due(plan, tick)) else {
+            return Ok(ended(tick, "withdrawn", 0));
+        };
+        let shards = plan.audience().shards().max(1);
+        let parts = (0..shards).map(|index| super::fan_out::first(tick, super::Shard { index, of: shards }));
+        let parts: Vec<Task> = parts.collect::<Result<_, _>>()?;
+        let _ = self.queue.enqueue(&parts).await?;
+        Ok(ended(tick, tick.fired(), shards))
+    }
+}
+
+fn ended(tick: &Tick, ended: &'static str, shards: u32) -> serde_json::Value {
+    crate::telemetry::occurrence(&tick.schedule, ended);
+    serde_json::json!({ "ended": ended, "shards": shards, "tzdb": tick.tzdb })
+}
+
+/// Whether the plan, which may have been changed since, still means this occurrence.
+fn still_due(plan: &Plan, tick: &Tick) -> bool {
+    let Ok(zone) = tick.zone.parse::<Zone>() else {
+        return false;
+    };
+    let just_before = tick.instant - jiff::SignedDuration::from_millis(1);
+    let next = plan.pattern().next_after(&zone, just_before);
+    next.is_some_and(|next| next.instant == tick.instant && next.local_date == tick.local_date)
+}
+
+pub(super) fn unreadable(error: &serde_json::Error) -> End {
+    End::Bury(Failure::new(FailureKind::Unreadable, error.to_string()))
+}
+
+/// A store that did not answer is asked again as any job's is.
+pub(super) fn try_again(task: &Leased, error: &StoreError) -> End {
+    const AFTER: [Duration; 3] = [Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(5)];
+    let failure = Failure::new(FailureKind::Transient, error.to_string());
+    let nth = usize::try_from(task.failures).unwrap_or(usize::MAX);
+    match AFTER.get(nth) {
+        Some(after) => End::Retry { after: *after, failure },
+        None => End::Bury(failure),
+    }
+}
