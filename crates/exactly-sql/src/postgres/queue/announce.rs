@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long a server is left alone that took no notification.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a start waits until it listens.
+const LISTEN_WAIT_MAX: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub(super) struct Announcer {
     arrivals: watch::Sender<u64>,
@@ -29,10 +32,18 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    pub(super) fn start(pool: PgPool, sessions: Arc<Sessions>, channel: Arc<str>) -> Self {
+    /// Returns once it listens, or soon if that cannot be done: what is said before is not heard.
+    pub(super) async fn start(pool: PgPool, sessions: Arc<Sessions>, channel: Arc<str>) -> Self {
         let arrivals = watch::Sender::new(0);
         let heard = arrivals.clone();
+        let mut listening = arrivals.subscribe();
         let listener = Listener::start(pool, Arc::clone(&channel), move |_: Option<&str>| arrive(&heard));
+        if tokio::time::timeout(LISTEN_WAIT_MAX, listening.changed())
+            .await
+            .is_err()
+        {
+            tracing::warn!("cannot listen for tasks yet; they are found at the next poll");
+        }
         let due = Arc::new(Notify::new());
         let sending = tokio::spawn(send(sessions, channel, Arc::clone(&due))).abort_handle();
         Self {

@@ -98,13 +98,14 @@ impl PgQueueBuilder {
         let (defaults, channel) = prepare(&pool, &sessions, &place, self.migrate, self.accept).await?;
         let sessions = Arc::new(sessions);
         let prune = |state| Arc::new(super::sql::prune(Arc::clone(&sessions), &place, state));
+        let announcer = Announcer::start(pool.clone(), Arc::clone(&sessions), channel).await;
         Ok(PgQueue {
             sql: Arc::new(Sql::new(&place)),
             defaults: Arc::new(defaults),
             rounds: Arc::new(Rounds::default()),
             prune_done: prune(exactly::queue::TaskState::Done),
             prune_dead: prune(exactly::queue::TaskState::Dead),
-            announcer: Arc::new(Announcer::start(pool.clone(), Arc::clone(&sessions), channel)),
+            announcer: Arc::new(announcer),
             table: place.readable().into(),
             pool,
             sessions,

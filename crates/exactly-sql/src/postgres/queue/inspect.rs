@@ -161,10 +161,11 @@ fn attempt(row: &PgRow) -> Result<AttemptView, sqlx::Error> {
 }
 
 fn lane_view(row: &PgRow) -> Result<LaneView, sqlx::Error> {
+    let cap: Option<i64> = row.try_get(2)?;
     Ok(LaneView {
         lane: lane(row.try_get(0)?)?,
         paused: row.try_get(1)?,
-        cap: row.try_get::<Option<i32>, _>(2)?.map(i32::cast_unsigned),
+        cap: cap.map(|cap| u32::try_from(cap).unwrap_or(u32::MAX)),
     })
 }
 

@@ -37,7 +37,7 @@ impl PgQueue {
         let set = sqlx::query(AssertSqlSafe(set)).bind(lane.as_str());
         let set = match change {
             Change::Paused(paused) => set.bind(paused),
-            Change::Cap(cap) => set.bind(cap.map(|cap| i32::try_from(cap).unwrap_or(i32::MAX))),
+            Change::Cap(cap) => set.bind(cap.map(i64::from)),
         };
         set.execute(&mut *tx).await?;
         // A lane that is as all others are needs no row.

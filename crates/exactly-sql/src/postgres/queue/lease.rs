@@ -1,12 +1,13 @@
 //! Handing out tasks.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use exactly::queue::{Ask, Fence, Lane, Lanes, Lease, Leased, TaskId};
-use sqlx::postgres::PgRow;
-use sqlx::{Connection as _, PgConnection, Row as _};
+use sqlx::postgres::{PgBindIterExt as _, PgRow};
+use sqlx::{Connection as _, PgConnection, Row as _, ValueRef as _};
 use tokio::time::Instant;
 
 use super::PgQueue;
@@ -18,6 +19,9 @@ const LANES_MAX: i64 = 64;
 
 /// The most statements of one lease: by then a walk has gone around, or others have their turn.
 const WALKS_MAX: u32 = 32;
+
+/// The most times that one lease goes over the lanes to fill up what some of them left over.
+const FILL_ROUNDS_MAX: u32 = 8;
 
 /// How long it may take until a cap that another process set is honoured for a lane that had none, or the other way round.
 const CAPPED_FRESH: Duration = Duration::from_secs(1);
@@ -36,8 +40,6 @@ struct Round {
     capped_cursor: String,
     /// Whether any lane has a cap, and when that was read.
     capped: Option<(bool, Instant)>,
-    /// Whether capped lanes are served first the next time.
-    capped_first: bool,
 }
 
 impl Rounds {
@@ -58,29 +60,65 @@ impl Rounds {
 /// What was leased, by the place of its lane in the walk.
 type Served = (i64, PgTime, Leased);
 
+/// What one statement leased.
+#[derive(Default)]
+struct Part {
+    served: Vec<Served>,
+    /// Whether a lane got all that it was to get, so that it may have more.
+    more: bool,
+}
+
+impl Part {
+    /// Of `most` tasks over so many lanes.
+    fn new(served: Vec<Served>, most: i64, lanes: i64) -> Self {
+        let quota = (most + lanes - 1) / lanes.max(1);
+        let mut by_lane: HashMap<i64, i64> = HashMap::new();
+        for (place, ..) in &served {
+            *by_lane.entry(*place).or_default() += 1;
+        }
+        let more = by_lane.values().any(|count| *count >= quota);
+        Self { served, more }
+    }
+}
+
 impl PgQueue {
     pub(super) async fn lease_on(&self, conn: &mut PgConnection, ask: &Ask) -> Result<Vec<Leased>, sqlx::Error> {
-        let lanes: Option<Vec<String>> = match &ask.lanes {
-            Lanes::All => None,
-            Lanes::Only(lanes) => Some(lanes.iter().map(|lane| lane.as_str().to_owned()).collect()),
+        let served = if self.any_capped(conn).await? {
+            let mut tx = conn.begin().await?;
+            let capped = self.lock_some_capped(&mut tx, ask).await?;
+            let served = self.lease_fairly(&mut tx, ask, &capped).await?;
+            tx.commit().await?;
+            served
+        } else {
+            self.lease_fairly(conn, ask, &[]).await?
         };
-        let most = i64::from(ask.most);
-        let capped = self.any_capped(conn).await?;
-        let capped_first = self.rounds.look().capped_first;
-        let mut served = Vec::new();
-        if capped && capped_first {
-            served = self.lease_capped(conn, ask, lanes.as_deref(), most).await?;
-        }
-        let left = most - count(&served);
-        served.extend(self.lease_open(conn, ask, lanes.as_deref(), left).await?);
-        let left = most - count(&served);
-        if capped && !capped_first && left > 0 {
-            served.extend(self.lease_capped(conn, ask, lanes.as_deref(), left).await?);
-        }
-        if capped {
-            self.rounds.change(|round| round.capped_first = !capped_first);
-        }
         Ok(in_turn(served))
+    }
+
+    /// An equal part from each lane first, then what is left over from those that have more.
+    async fn lease_fairly(
+        &self,
+        conn: &mut PgConnection,
+        ask: &Ask,
+        capped: &[(String, i64)],
+    ) -> Result<Vec<Served>, sqlx::Error> {
+        let most = i64::from(ask.most);
+        let mut served = Vec::new();
+        for round in 0..FILL_ROUNDS_MAX {
+            let left = most - count(&served);
+            let others = if round == 0 { capped.len() } else { 0 };
+            let open = self
+                .lease_open(conn, ask, left, i64::try_from(others).unwrap_or(0))
+                .await?;
+            served.extend(open.served);
+            let left = most - count(&served);
+            let from_capped = self.lease_capped(conn, ask, left, capped).await?;
+            served.extend(from_capped.served);
+            if count(&served) >= most || !(open.more || from_capped.more) {
+                break;
+            }
+        }
+        Ok(served)
     }
 
     async fn any_capped(&self, conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
@@ -100,9 +138,9 @@ impl PgQueue {
         &self,
         conn: &mut PgConnection,
         ask: &Ask,
-        lanes: Option<&[String]>,
         most: i64,
-    ) -> Result<Vec<Served>, sqlx::Error> {
+        others: i64,
+    ) -> Result<Part, sqlx::Error> {
         for _ in 0..WALKS_MAX {
             if most <= 0 {
                 break;
@@ -117,47 +155,63 @@ impl PgQueue {
                 .bind(most)
                 .bind(&cursor)
                 .bind(LANES_MAX)
-                .bind(lanes)
+                .bind(behind(&cursor, &ask.lanes))
+                .bind(others)
                 .fetch_all(&mut *conn)
                 .await?;
-            let walked: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
-            let last: Option<String> = rows.first().map_or(Ok(None), |row| row.try_get(1))?;
+            let walk = Walk::read(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
             let leased = rows
                 .iter()
-                .filter(|row| row.try_get::<Option<i64>, _>(3).is_ok_and(|fence| fence.is_some()));
-            let served = leased.map(|row| read(row, 2)).collect::<Result<Vec<_>, _>>()?;
+                .filter(|row| matches!(row.try_get_raw(3), Ok(id) if !id.is_null()));
+            let served = leased.map(|row| read(row, 3)).collect::<Result<Vec<_>, _>>()?;
             // The next walk starts behind the last lane that got something, or behind the last that was looked at.
-            let behind = served.iter().max_by_key(|(place, ..)| *place);
-            let behind = behind.map(|(_, _, task)| task.lane.as_str().to_owned()).or(last);
-            self.rounds.change(|round| round.cursor = behind.unwrap_or_default());
-            if !served.is_empty() || walked < LANES_MAX {
-                return Ok(served);
+            let last = served.iter().max_by_key(|(place, ..)| *place);
+            let last = last.map(|(_, _, task)| task.lane.as_str().to_owned()).or(walk.last);
+            self.rounds.change(|round| round.cursor = last.unwrap_or_default());
+            if !served.is_empty() || walk.walked < LANES_MAX {
+                return Ok(Part::new(served, most, walk.open + others));
             }
         }
-        Ok(Vec::new())
+        Ok(Part::default())
     }
 
-    /// From lanes with a cap, which are locked while their tasks are counted.
-    async fn lease_capped(
-        &self,
-        conn: &mut PgConnection,
-        ask: &Ask,
-        wanted: Option<&[String]>,
-        most: i64,
-    ) -> Result<Vec<Served>, sqlx::Error> {
-        let mut tx = conn.begin().await?;
+    /// Lanes with a cap in which something is due. They stay locked until the transaction ends, so that nobody else counts
+    /// what runs in them meanwhile.
+    async fn lock_some_capped(&self, tx: &mut PgConnection, ask: &Ask) -> Result<Vec<(String, i64)>, sqlx::Error> {
         let mut cursor = self.rounds.look().capped_cursor;
-        let mut locked = self.lock_capped(&mut tx, &cursor, wanted).await?;
+        let mut locked = self.lock_capped(tx, ask, &cursor).await?;
         if locked.is_empty() && !cursor.is_empty() {
             cursor.clear();
-            locked = self.lock_capped(&mut tx, &cursor, wanted).await?;
+            locked = self.lock_capped(tx, ask, &cursor).await?;
         }
-        let Some((last, _)) = locked.last().cloned() else {
-            self.rounds.change(|round| round.capped_cursor = cursor);
-            tx.commit().await?;
-            return Ok(Vec::new());
-        };
-        let (lanes, caps): (Vec<_>, Vec<_>) = locked.into_iter().unzip();
+        let cursor = locked.last().map(|(lane, _)| lane.clone());
+        self.rounds
+            .change(|round| round.capped_cursor = cursor.unwrap_or_default());
+        Ok(locked)
+    }
+
+    async fn lock_capped(
+        &self,
+        tx: &mut PgConnection,
+        ask: &Ask,
+        after: &str,
+    ) -> Result<Vec<(String, i64)>, sqlx::Error> {
+        let query = self.sql.lock_capped.query().bind(after).bind(behind("", &ask.lanes));
+        let most = LANES_MAX.min(i64::from(ask.most));
+        let rows = query.bind(most).fetch_all(tx).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    }
+
+    async fn lease_capped(
+        &self,
+        tx: &mut PgConnection,
+        ask: &Ask,
+        most: i64,
+        locked: &[(String, i64)],
+    ) -> Result<Part, sqlx::Error> {
+        if most <= 0 || locked.is_empty() {
+            return Ok(Part::default());
+        }
         let rows = self
             .sql
             .lease_capped
@@ -165,33 +219,41 @@ impl PgQueue {
             .bind(ask.worker.as_uuid())
             .bind(millis_code(ask.lease))
             .bind(most)
-            .bind(lanes)
-            .bind(caps)
-            .fetch_all(&mut *tx)
-            .await?;
-        let served = rows.iter().map(|row| read(row, 0)).collect::<Result<Vec<_>, _>>()?;
-        tx.commit().await?;
-        self.rounds.change(|round| round.capped_cursor = last);
-        Ok(served)
-    }
-
-    async fn lock_capped(
-        &self,
-        tx: &mut PgConnection,
-        after: &str,
-        wanted: Option<&[String]>,
-    ) -> Result<Vec<(String, i32)>, sqlx::Error> {
-        let rows = self
-            .sql
-            .lock_capped
-            .query()
-            .bind(after)
-            .bind(wanted)
-            .bind(LANES_MAX)
+            .bind(locked.iter().map(|(lane, _)| lane.as_str()).bind_iter())
+            .bind(locked.iter().map(|(_, cap)| *cap).bind_iter())
             .fetch_all(tx)
             .await?;
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        let served = rows.iter().map(|row| read(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Part::new(served, most, i64::try_from(locked.len()).unwrap_or(i64::MAX)))
     }
+}
+
+/// What a walk over the lanes saw.
+struct Walk {
+    walked: i64,
+    last: Option<String>,
+    open: i64,
+}
+
+impl Walk {
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            walked: row.try_get(0)?,
+            last: row.try_get(1)?,
+            open: row.try_get(2)?,
+        })
+    }
+}
+
+/// The lanes that are asked for, those after the cursor first, or nothing if all are.
+fn behind(cursor: &str, lanes: &Lanes) -> Option<Vec<String>> {
+    let Lanes::Only(lanes) = lanes else { return None };
+    let mut lanes: Vec<String> = lanes.iter().map(|lane| lane.as_str().to_owned()).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let from = lanes.partition_point(|lane| lane.as_str() <= cursor);
+    lanes.rotate_left(from);
+    Some(lanes)
 }
 
 fn count(served: &[Served]) -> i64 {

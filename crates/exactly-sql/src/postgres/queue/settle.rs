@@ -179,7 +179,8 @@ struct Standing {
     fence: Fence,
     state: TaskState,
     outcome: Option<Vec<u8>>,
-    failure: Option<Failure>,
+    /// What is noted of the attempt with this fence.
+    noted: Option<Failure>,
 }
 
 impl Standing {
@@ -188,13 +189,13 @@ impl Standing {
             fence: fence(row.try_get(1)?)?,
             state: state(row.try_get(2)?)?,
             outcome: row.try_get(3)?,
-            failure: failure(row, 4)?,
+            noted: failure(row, 4)?,
         };
         Ok((TaskId::from_uuid(row.try_get(0)?), standing))
     }
 
     fn left_by(&self, end: &End) -> bool {
-        end.left(self.state, self.outcome.as_deref(), self.failure.as_ref())
+        end.left(self.state, self.outcome.as_deref(), self.noted.as_ref())
     }
 }
 

@@ -54,7 +54,7 @@ create table if not exists {attempts} (
 create table if not exists {lanes} (
     lane text collate "C" primary key,
     paused boolean not null default false,
-    cap integer
+    cap bigint
 );
 create table if not exists {schedules} (
     name text collate "C" primary key,
@@ -127,7 +127,9 @@ impl Sql {
             )),
             settle: Text::new(settle(&table, &attempts)),
             settled: Text::new(format!(
-                "select c.id, c.fence, c.state, c.outcome, c.failure_kind, c.failure from {table} c where c.id = any ($1)"
+                "select c.id, c.fence, c.state, c.outcome, a.kind, a.message
+                 from {table} c left join {attempts} a on a.task = c.id and a.fence = c.fence
+                 where c.id = any ($1)"
             )),
             rescue: Text::new(rescue(&table, &attempts)),
             revive: Text::new(format!(
@@ -195,27 +197,31 @@ fn leasing(table: &str) -> String {
 }
 
 /// Walks from lane to lane through the index of what waits, from the one after `$4` around to where it started, `$5` lanes
-/// at most, and leases an equal part of `$3` tasks from each that is neither paused nor capped.
+/// at most, or over the lanes `$6`. Leases an equal part of `$3` tasks from each that is neither paused nor capped, with
+/// `$7` other lanes that are to get as much.
 ///
-/// The first row tells how many lanes were walked over and which was the last, whether anything was leased or not.
+/// The first row tells how many lanes were walked over, which was the last and how many were open, whether anything was
+/// leased or not.
 fn lease(table: &str, lanes: &str) -> String {
     let next = |after: &str, until: &str| {
         format!("(select n.lane from {table} n where n.state = 0 and n.lane > {after} {until} order by n.lane limit 1)")
     };
     format!(
         "with recursive walked (lane, wrapped, place) as (
-             (select coalesce(f.lane, {first}), f.lane is null, 1::int8 from (select {after}) as f (lane))
+             (select coalesce(f.lane, {first}), f.lane is null, 1::int8 from (select {after}) as f (lane)
+              where $6::text[] is null)
              union all
              select coalesce(f.lane, case when not w.wrapped then {around} end), w.wrapped or f.lane is null, w.place + 1
              from walked w, lateral (select case when w.wrapped then {until} else {further} end) as f (lane)
              where w.lane is not null and w.place < $5
          ),
          seen as materialized (
-             select w.lane, w.place from walked w
-             where w.lane is not null and ($6::text[] is null or w.lane = any ($6))
+             select w.lane, w.place from walked w where w.lane is not null
+             union all
+             select o.lane, o.place from unnest($6) with ordinality as o (lane, place)
          ),
          open as materialized (
-             select s.lane, s.place, count(*) over () as lanes
+             select s.lane, s.place, count(*) over () + $7 as lanes
              from seen s left join {lanes} l on l.lane = s.lane
              where l.lane is null or not l.paused and l.cap is null
          ),
@@ -231,9 +237,10 @@ fn lease(table: &str, lanes: &str) -> String {
              limit $3
          ),
          leased as ({leasing})
-         select w.walked, w.last, l.*
-         from (select count(*) as walked, (array_agg(lane order by place desc))[1] as last
-               from walked where lane is not null) w
+         select w.walked, w.last, w.open, l.*
+         from (select (select count(*) from walked where lane is not null) as walked,
+                      (select lane from walked where lane is not null order by place desc limit 1) as last,
+                      (select count(*) from open) as open) w
               left join leased l on true",
         after = next("$4", ""),
         further = next("w.lane", ""),
@@ -252,7 +259,7 @@ fn lease_capped(table: &str) -> String {
              select w.lane, w.place, count(*) over () as lanes,
                     w.cap - (select count(*) from (
                         select from {table} r where r.state = 1 and r.lane = w.lane limit w.cap) r) as room
-             from unnest($4::text[], $5::int4[]) with ordinality as w (lane, cap, place)
+             from unnest($4::text[], $5::int8[]) with ordinality as w (lane, cap, place)
          ),
          picked as materialized (
              select p.id, p.due_at, o.place

@@ -1,70 +1,84 @@
-//! The queue on PostgreSQL.
+//! The queue on PostgreSQL: what every queue promises, and what only this one can.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::Fenced;
-use exactly::queue::{Ask, End, Enqueued, InspectQueue, Lane, Queue, Settlement, Task, WorkerId};
-use exactly_sql::PgQueue;
+use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
+use exactly_sql::{PgQueue, PgTransaction};
 use sqlx::AssertSqlSafe;
 
 use super::Place;
 
-async fn queue(place: &Place) -> Arc<PgQueue> {
-    Arc::new(
-        PgQueue::builder(place.pool.clone())
-            .schema(&place.schema)
-            .start()
-            .await
-            .unwrap(),
-    )
+/// A schema with tasks and a table of effects.
+struct Yard(Place);
+
+impl QueueHarness for Yard {
+    type Queue = PgQueue;
+
+    async fn fresh() -> Self {
+        let place = Place::fresh();
+        queue(&place).await;
+        place
+            .run(&format!("create table {}.effects (name text not null)", place.schema))
+            .await;
+        Self(place)
+    }
+
+    async fn open(&self) -> Arc<PgQueue> {
+        queue(&self.0).await
+    }
+
+    async fn elapse(&self, by: Duration) {
+        let schema = &self.0.schema;
+        let by = format!("{} * interval '1 microsecond'", by.as_micros());
+        let moved = |columns: &[&str]| {
+            let moves = columns.iter().map(|column| format!("{column} = {column} - {by}"));
+            moves.collect::<Vec<_>>().join(", ")
+        };
+        let sql = format!(
+            "begin; lock table {schema}.tasks in exclusive mode;
+             update {schema}.tasks set {}; update {schema}.tasks_attempts set {}; commit",
+            moved(&["due_at", "enqueued_at", "started_at", "ended_at"]),
+            moved(&["started_at", "ended_at"])
+        );
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.0.pool).await.unwrap();
+    }
 }
 
-#[tokio::test]
-async fn smoke() {
-    let place = Place::fresh();
-    let queue = queue(&place).await;
-    let tasks: Vec<Task> = (0..5000)
-        .map(|n| {
-            Task::new("k", format!("{n}"), "{}")
-                .unwrap()
-                .in_lane(Lane::new(format!("lane{}", n % 100)).unwrap())
-        })
-        .collect();
-    let enqueued = queue.enqueue(&tasks).await.unwrap();
-    assert!(enqueued.iter().all(Enqueued::is_new));
-    let enqueued = queue.enqueue(&tasks).await.unwrap();
-    assert!(!enqueued.iter().any(Enqueued::is_new));
-    let worker = WorkerId::random();
-    let mut seen = HashSet::new();
-    let mut rounds = 0;
-    loop {
-        let leased = queue.lease(&Ask::new(worker, 300)).await.unwrap();
-        if leased.is_empty() {
-            break;
-        }
-        rounds += 1;
-        let ends: Vec<_> = leased
-            .iter()
-            .map(|task| Settlement::new(task.lease, End::Done("x".into())))
-            .collect();
-        for task in &leased {
-            assert!(seen.insert(task.key.clone()));
-        }
-        let settled = queue.settle(&ends).await.unwrap();
-        assert!(settled.iter().all(|fenced| *fenced == Fenced::Applied));
-    }
-    assert_eq!(seen.len(), 5000);
-    println!("{rounds} rounds");
-    let view = queue.show(tasks[3].id()).await.unwrap();
-    println!("{view:?} {:?}", queue.depths().await.unwrap());
-    assert_eq!(
-        queue
-            .prune(exactly::queue::TaskState::Done, Duration::ZERO, 100_000)
+impl TransactionalQueueHarness for Yard {
+    async fn effect(&self, tx: &mut PgTransaction, name: &str) {
+        let sql = format!("insert into {}.effects values ($1)", self.0.schema);
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(name)
+            .execute(&mut **tx)
             .await
-            .unwrap(),
-        5000
-    );
-    let _ = AssertSqlSafe("");
+            .unwrap();
+    }
+
+    async fn effects(&self, name: &str) -> u64 {
+        let sql = format!("select count(*) from {}.effects where name = $1", self.0.schema);
+        let count: i64 = sqlx::query_scalar(AssertSqlSafe(sql))
+            .bind(name)
+            .fetch_one(&self.0.pool)
+            .await
+            .unwrap();
+        count.try_into().unwrap()
+    }
+}
+
+async fn queue(place: &Place) -> Arc<PgQueue> {
+    let queue = PgQueue::builder(place.pool.clone()).schema(&place.schema);
+    Arc::new(queue.start().await.unwrap())
+}
+
+mod suite {
+    use super::Yard;
+
+    exactly_conformance::queue_suite!(Yard);
+}
+
+mod transactional {
+    use super::Yard;
+
+    exactly_conformance::transactional_queue_suite!(Yard);
 }
