@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
-use crate::{call, calls, check_config, conformance, doctor, migrate, serve};
+use crate::{call, calls, check_config, conformance, doctor, migrate, schedules, serve};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -33,6 +33,8 @@ enum Command {
     Call(Box<call::Args>),
     /// List, show, settle, free and purge calls.
     Calls(Box<calls::Args>),
+    /// Say when schedules fire.
+    Schedules(schedules::Args),
     /// Look for what is wrong with a store, a server or a configuration.
     Doctor(doctor::Args),
     /// Bring a store's schema up to date, or print the SQL that does.
@@ -77,6 +79,7 @@ impl Command {
             Self::Serve(args) => block_on(args.run()),
             Self::Call(args) => block_on(args.run()),
             Self::Calls(args) => block_on(args.run()),
+            Self::Schedules(args) => args.run(),
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),
             Self::CheckConfig(args) => args.run(),

@@ -12,6 +12,7 @@ mod doctor;
 mod gateway;
 mod logs;
 mod migrate;
+mod schedules;
 mod serve;
 mod store;
 

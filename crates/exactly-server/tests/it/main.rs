@@ -17,6 +17,7 @@ mod hostile;
 mod joined;
 mod migrate;
 mod reconcile;
+mod schedules;
 mod server;
 mod servers;
 mod telemetry;

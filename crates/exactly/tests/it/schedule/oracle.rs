@@ -30,9 +30,9 @@ pub(crate) struct Wall {
     from: i64,
     until: i64,
     /// In the order in which they were shown.
-    shown: Vec<(i64, Minute)>,
+    shown: Vec<(i64, Moment)>,
     /// Jumped over and never shown, with the instant right after the jump.
-    skipped: Vec<(i64, Minute)>,
+    skipped: Vec<(i64, Moment)>,
     /// The local times that were shown twice.
     again: HashSet<i64>,
     /// The instants at which one was shown the second time.
@@ -40,9 +40,9 @@ pub(crate) struct Wall {
     dates: HashSet<i64>,
 }
 
-/// A minute of local time.
+/// What a clock and a calendar show when a minute begins.
 #[derive(Clone, Copy, Debug)]
-struct Minute {
+struct Moment {
     local: i64,
     minute: usize,
     hour: usize,
@@ -91,7 +91,7 @@ impl Meant {
         self.text.parse().unwrap()
     }
 
-    fn has(&self, at: &Minute) -> bool {
+    fn has(&self, at: &Moment) -> bool {
         let (day, weekday) = (self.days[at.day], self.weekdays[at.weekday]);
         self.minutes[at.minute]
             && self.hours[at.hour]
@@ -179,7 +179,7 @@ impl Wall {
     }
 }
 
-impl Minute {
+impl Moment {
     fn date(&self) -> i64 {
         self.local.div_euclid(DAY)
     }
@@ -191,13 +191,13 @@ impl Page {
         Self { days, month, day }
     }
 
-    fn minute(&mut self, local: i64) -> Minute {
+    fn minute(&mut self, local: i64) -> Moment {
         let (days, seconds) = (local.div_euclid(DAY), local.rem_euclid(DAY));
         if days != self.days {
             *self = Self::of(days);
         }
         let index = |number: i64| usize::try_from(number).unwrap();
-        Minute {
+        Moment {
             local,
             minute: index(seconds / 60 % 60),
             hour: index(seconds / 3600),

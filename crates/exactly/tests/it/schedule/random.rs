@@ -2,7 +2,7 @@
 
 use super::oracle::Meant;
 
-/// SplitMix64.
+/// `SplitMix64`.
 pub(crate) struct Random(u64);
 
 impl Random {
