@@ -1,9 +1,7 @@
 //! The PostgreSQL server that both sides of a comparison work on.
 
-use std::str::FromStr as _;
-
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool, Row as _};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 use crate::Result;
 use crate::machine::Pid;
@@ -69,8 +67,10 @@ impl Database {
     pub(crate) async fn fresh_database(&self, name: &str) -> Result<Self> {
         self.drop_database(name).await?;
         self.execute(format!("create database {name}")).await?;
-        let options = PgConnectOptions::from_str(&self.url)?.database(name);
-        Self::connect(options.to_url_lossy().as_str()).await
+        // Not by way of our driver's options: it writes down defaults of its own, which other drivers do not take.
+        let mut url = reqwest::Url::parse(&self.url)?;
+        url.set_path(name);
+        Self::connect(url.as_str()).await
     }
 
     pub(crate) async fn drop_database(&self, name: &str) -> Result<()> {

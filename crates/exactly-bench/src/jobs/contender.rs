@@ -68,3 +68,25 @@ impl Program {
         }
     }
 }
+
+/// Why a program failed, in one line of what it said: the one that calls itself an error, or else the last.
+pub(super) fn reason(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_error = |line: &&str| line.get(..5).is_some_and(|word| word.eq_ignore_ascii_case("error"));
+    let line = lines().find(is_error).or_else(|| lines().next_back());
+    line.unwrap_or("it said nothing").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_the_line_that_says_error_or_the_last() {
+        let node = b"pool.js:45\n    throw\n\nError: no such host\n    at f (a.js)\n\nNode.js v22\n";
+        assert_eq!(reason(node), "Error: no such host");
+        assert_eq!(reason(b"looking\nnot found\n\n"), "not found");
+        assert_eq!(reason(b""), "it said nothing");
+    }
+}

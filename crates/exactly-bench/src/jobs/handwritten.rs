@@ -57,10 +57,7 @@ pub(super) fn contender() -> Contender {
         tables: Tables {
             left: "select count(*) from jobs where state = 0",
             failed: "select count(*) from jobs left join effects on job = jobs.id where state = 1 and job is null",
-            done: Some(
-                "select count(distinct job) from effects where (select count(*) from effects) = \
-                       (select count(*) from jobs where state = 1)",
-            ),
+            done: Some("select count(*) from effects join jobs on jobs.id = job where state = 1"),
         },
     }
 }
@@ -86,21 +83,24 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
 
 async fn work(connections: Vec<PgConnection>) -> Result<()> {
     let mut loops = JoinSet::new();
-    for mut conn in connections {
-        loops.spawn(async move {
-            loop {
-                if next(&mut conn).await? {
-                    said::handled(1);
-                } else {
-                    sleep(IDLE).await;
-                }
-            }
-        });
+    for conn in connections {
+        loops.spawn(one_by_one(conn));
     }
     while let Some(ended) = loops.join_next().await {
         ended??;
     }
     Ok(())
+}
+
+/// What one connection does.
+async fn one_by_one(mut conn: PgConnection) -> Result<()> {
+    loop {
+        if next(&mut conn).await? {
+            said::handled(1);
+        } else {
+            sleep(IDLE).await;
+        }
+    }
 }
 
 /// One job, if there is one.

@@ -8,7 +8,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::contender::{Contender, Tables};
+use super::contender::{Contender, Tables, reason};
 use crate::Result;
 use crate::database::Database;
 use crate::machine::{self, Pid};
@@ -64,8 +64,7 @@ async fn fill(database: &Database, contender: &Contender, jobs: u64) -> Result<(
         .output()
         .await?;
     if !filled.status.success() {
-        let said = String::from_utf8_lossy(&filled.stderr);
-        return Err(format!("fill the tables: {}: {}", filled.status, said.trim()).into());
+        return Err(format!("fill the tables: {}: {}", filled.status, reason(&filled.stderr)).into());
     }
     database.execute("vacuum (analyze)".to_owned()).await?;
     database.settle().await
