@@ -50,6 +50,7 @@ mod calls;
 mod hand;
 mod kinds;
 mod log;
+mod round;
 mod settler;
 mod shift;
 

@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::appetite::Appetite;
 use super::attempt::{self, Report};
-use super::backoff::Backoff;
 use super::books::Books;
 use super::builder::Settings;
 use super::calls::{Answer, Calls, RESCUES};
 use super::hand::{Hand, Next, Stop};
+use super::round::Round;
 use super::settler::{Settler, Unsettled};
 use super::{Drained, Ran, log};
-use crate::queue::{Ask, End, Failure, FailureKind, Lease, Leased, Queue, TaskState, WorkerId};
+use crate::queue::{Ask, End, Failure, FailureKind, Lease, Leased, Queue, Rescued, TaskState, WorkerId};
 use crate::spread::Spread;
 use crate::{Fenced, StoreError, retry, telemetry};
 
@@ -46,14 +46,10 @@ pub(super) struct Shift {
     reply_to: UnboundedSender<Report>,
     /// `None` once nothing can be heard any more.
     arrivals: Option<watch::Receiver<u64>>,
-    renewing: Backoff,
-    renew_under_way: bool,
-    renew_at: Instant,
+    heartbeat: Round,
     /// When the first lease in hand may have ended, unless it was renewed.
     unsure_at: Option<Instant>,
-    rescuing: Backoff,
-    rescue_under_way: bool,
-    rescue_at: Instant,
+    sweep: Round,
     /// When the queue last answered anything.
     answered_at: Instant,
     closing: Option<Closing>,
@@ -86,13 +82,9 @@ impl Shift {
             appetite: Appetite::new(settings.concurrency, settings.prefetch, now),
             inbox,
             reply_to,
-            renewing: Backoff::new("renew leases", now),
-            renew_under_way: false,
-            renew_at: now + settings.heartbeat,
+            heartbeat: Round::new("renew leases", now + settings.heartbeat, now),
             unsure_at: None,
-            rescuing: Backoff::new("rescue tasks", now),
-            rescue_under_way: false,
-            rescue_at: now + retry::about(settings.sweep_every, Duration::MAX, spread.next()),
+            sweep: Round::new("rescue tasks", now + about(settings.sweep_every, &spread), now),
             answered_at: now,
             closing: None,
             spread,
@@ -139,11 +131,12 @@ impl Shift {
             let batch = self.settler.batch();
             self.calls.settle(batch);
         }
-        if self.renew_due().is_some_and(|due| due <= now) {
-            self.renew_at = now + self.settings.heartbeat;
-            let leases = self.hand.leases();
-            if !leases.is_empty() {
-                self.renew_under_way = true;
+        if self.heartbeat.due().is_some_and(|due| due <= now) {
+            let (leases, next_at) = (self.hand.leases(), now + self.settings.heartbeat);
+            if leases.is_empty() {
+                self.heartbeat.skip(next_at);
+            } else {
+                self.heartbeat.begin(next_at);
                 self.calls.renew(leases, self.settings.lease);
             }
         }
@@ -155,8 +148,8 @@ impl Shift {
             let ask = Ask::new(self.id, most).for_time(self.settings.lease);
             self.calls.lease(ask.from_lanes(self.settings.lanes.clone()));
         }
-        if self.rescue_due().is_some_and(|due| due <= now) {
-            self.rescue_under_way = true;
+        if self.sweep_due().is_some_and(|due| due <= now) {
+            self.sweep.begin(now + about(self.settings.sweep_every, &self.spread));
             self.calls.rescue(self.settings.rescues_max);
         }
     }
@@ -172,9 +165,9 @@ impl Shift {
         });
         let dues = [
             self.settler.due(),
-            self.renew_due(),
+            self.heartbeat.due(),
             self.lease_due(now),
-            self.rescue_due(),
+            self.sweep_due(),
             self.unsure_at,
             close,
         ];
@@ -188,12 +181,8 @@ impl Shift {
         self.appetite.due(&self.hand, now)
     }
 
-    fn renew_due(&self) -> Option<Instant> {
-        (!self.renew_under_way).then_some(self.renew_at)
-    }
-
-    fn rescue_due(&self) -> Option<Instant> {
-        (!self.rescue_under_way && self.closing.is_none()).then_some(self.rescue_at)
+    fn sweep_due(&self) -> Option<Instant> {
+        self.sweep.due().filter(|_| self.closing.is_none())
     }
 
     /// Stops what may be somebody else's by now, and at the end of the time to drain everything.
@@ -278,23 +267,21 @@ impl Shift {
             Answer::Leased { asked, at, tasks } => self.take_leased(asked, at, tasks, now),
             Answer::Renewed { leases, at, fenced } => self.take_renewed(&leases, at, fenced, now),
             Answer::Settled { batch, fenced } => self.take_settled(batch, fenced, now),
-            Answer::Rescued(rescued) => {
-                self.rescue_under_way = false;
-                let pause = match &rescued {
-                    // There may be more.
-                    Ok(rescued) if rescued.len() >= usize::try_from(RESCUES).unwrap_or(usize::MAX) => Duration::ZERO,
-                    _ => retry::about(self.settings.sweep_every, Duration::MAX, self.spread.next()),
-                };
-                self.rescue_at = now + pause;
-                match rescued {
-                    Ok(rescued) => {
-                        self.answered_at = now;
-                        self.rescuing.worked(now);
-                        self.books.rescued(&rescued, self.settings.rescues_max);
-                    }
-                    Err(error) => self.rescuing.failed(&error, now, self.spread.next()),
+            Answer::Rescued(rescued) => self.take_rescued(rescued, now),
+        }
+    }
+
+    fn take_rescued(&mut self, rescued: Result<Vec<Rescued>, StoreError>, now: Instant) {
+        match rescued {
+            Ok(rescued) => {
+                self.answered_at = now;
+                self.sweep.worked(now);
+                if u32::try_from(rescued.len()).is_ok_and(|count| count >= RESCUES) {
+                    self.sweep.hurry(now);
                 }
+                self.books.rescued(&rescued, self.settings.rescues_max);
             }
+            Err(error) => self.sweep.failed(&error, now, self.spread.next()),
         }
     }
 
@@ -308,7 +295,7 @@ impl Shift {
             }
         };
         self.answered_at = now;
-        let pause = retry::about(self.settings.poll_every, Duration::MAX, self.spread.next());
+        let pause = about(self.settings.poll_every, &self.spread);
         self.appetite.fed(asked, tasks.len(), now + pause, now);
         let sure_until = at + self.settings.lease;
         if !tasks.is_empty() {
@@ -323,17 +310,15 @@ impl Shift {
     }
 
     fn take_renewed(&mut self, leases: &[Lease], at: Instant, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
-        self.renew_under_way = false;
         let fenced = match fenced {
             Ok(fenced) => fenced,
             Err(error) => {
-                self.renewing.failed(&error, now, self.spread.next());
-                self.renew_at = self.renew_at.min(self.renewing.until());
+                self.heartbeat.failed(&error, now, self.spread.next());
                 return;
             }
         };
         self.answered_at = now;
-        self.renewing.worked(now);
+        self.heartbeat.worked(now);
         // What ended while the call was under way was settled by its own handler, perhaps, and not by somebody else.
         while let Ok(report) = self.inbox.try_recv() {
             self.take_report(report);
@@ -407,4 +392,9 @@ async fn arrival(arrivals: &mut Option<watch::Receiver<u64>>) -> bool {
         Some(arrivals) => arrivals.changed().await.is_ok(),
         None => std::future::pending().await,
     }
+}
+
+/// A tenth more or less, so that workers which were started together do not stay so.
+fn about(time: Duration, spread: &Spread) -> Duration {
+    retry::about(time, Duration::MAX, spread.next())
 }
