@@ -9,7 +9,8 @@
 //! - [`once`]: the same for effects that come from elsewhere.
 //! - [`retry`]: when to send again, when to stop, and what is known then; `client` (a feature) does it over HTTP.
 //! - `schedule` (a feature): when something is due, in every time zone; `scheduler` makes tasks of it.
-//! - [`queue`]: work that outlives the request, known by its key for good; [`worker`] does it.
+//! - [`queue`]: work that outlives the request, known by its key for good; [`worker`] does it, and `job` (a feature) gives
+//!   it types.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!
@@ -42,6 +43,8 @@ mod digest;
 mod error;
 pub mod fingerprint;
 pub mod gate;
+#[cfg(feature = "jobs")]
+pub mod job;
 pub mod key;
 #[cfg(feature = "layer")]
 pub mod layer;
@@ -64,6 +67,8 @@ pub use call_id::{CallId, InvalidCallId};
 pub use digest::Hex;
 pub use error::{StoreError, StoreErrorKind};
 pub use fingerprint::Fingerprint;
+#[cfg(feature = "jobs")]
+pub use job::{Job, JobError, Jobs};
 pub use key::Key;
 pub use scope::Scope;
 pub use store::{Fenced, Inspect, Keep, MemoryStore, Operate, Replay, Store, TransactionalStore, Verdict};

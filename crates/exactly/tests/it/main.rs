@@ -7,6 +7,8 @@ mod app;
 mod client;
 mod counts;
 mod fingerprint;
+#[cfg(feature = "jobs")]
+mod job;
 mod key;
 mod layer_answers;
 mod layer_failures;

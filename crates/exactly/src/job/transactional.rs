@@ -1,0 +1,189 @@
+//! Jobs whose effects commit together with their outcome.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::terms::Terms;
+use super::{Context, Job, JobError, JobHandler, read, write};
+use crate::queue::{End, Leased, Settlement, TransactionalQueue};
+use crate::retry::Schedule;
+use crate::worker::{Handler, Ran, Run};
+use crate::{Fenced, StoreError};
+
+/// How long to wait for a transaction to be rolled back. What is not rolled back by then is when its connection is.
+const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A function of a transaction at work on a job.
+pub type Working<'a, J> = Pin<Box<dyn Future<Output = Result<<J as Job>::Outcome, JobError>> + Send + 'a>>;
+
+/// The handler that calls this function for each job, with a transaction of the queue's database. The function makes its
+/// effects in it and neither commits nor rolls back. Then the job is settled in the same transaction, and that is committed:
+/// the effects are there if, and only if, the job is done.
+///
+/// An error or a panic rolls back. So does a job that turns out to be somebody else's by now. After a commit whose answer
+/// was lost, settling the job as failed finds out what came of it: if the commit came through the job is done, and stays so.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use exactly::job::{self, Job, JobError};
+/// # use exactly::queue::TransactionalQueue;
+/// # use exactly::worker::{Builder, Worker};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Offers { user: String }
+/// # impl Job for Offers {
+/// #     const KIND: &'static str = "offers";
+/// #     type Outcome = u32;
+/// #     fn key(&self) -> String { self.user.clone() }
+/// # }
+/// # async fn insert_offers<Tx>(_: &mut Tx, _: &str) -> Result<u32, std::io::Error> { Ok(3) }
+/// fn worker<Q: TransactionalQueue>(queue: Arc<Q>) -> Builder {
+///     Worker::builder(Arc::<Q>::clone(&queue)).job(job::transactional(queue, |offers: Offers, tx, _cx| {
+///         Box::pin(async move { insert_offers(tx, &offers.user).await.map_err(JobError::transient) })
+///     }))
+/// }
+/// ```
+pub fn transactional<J, Q, F>(queue: Arc<Q>, work: F) -> Transactional<J, Q, F>
+where
+    J: Job,
+    Q: TransactionalQueue,
+    F: for<'t> Fn(J, &'t mut Q::Tx, Context) -> Working<'t, J> + Send + Sync + 'static,
+{
+    Transactional {
+        queue,
+        work,
+        terms: Terms::default(),
+        job: PhantomData,
+    }
+}
+
+/// A handler of jobs, made by [`transactional`].
+pub struct Transactional<J, Q, F> {
+    queue: Arc<Q>,
+    work: F,
+    terms: Terms,
+    job: PhantomData<fn() -> J>,
+}
+
+impl<J, Q, F> Transactional<J, Q, F> {
+    /// What may work later is tried again by this schedule, `most` times and no more than the schedule has: by default
+    /// [three times](Schedule::SCHEDULED).
+    #[must_use]
+    pub fn retries(mut self, schedule: Schedule, most: u32) -> Self {
+        self.terms.schedule = schedule;
+        self.terms.retries_max = most;
+        self
+    }
+
+    /// How long an attempt may take before it is stopped and rolled back: 5 minutes unless told otherwise.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.terms.time_limit = limit;
+        self
+    }
+}
+
+impl<J, Q, F> Transactional<J, Q, F>
+where
+    J: Job,
+    Q: TransactionalQueue,
+    F: for<'t> Fn(J, &'t mut Q::Tx, Context) -> Working<'t, J> + Send + Sync + 'static,
+{
+    async fn attempt(&self, task: &Leased, job: J) -> Result<Ran, JobError> {
+        let mut tx = self.bounded("open transaction", self.queue.open()).await?;
+        let outcome = match self.work(task, job, &mut tx).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.roll_back(tx).await;
+                return Err(error);
+            }
+        };
+        let settlement = Settlement::new(task.lease, End::Done(outcome));
+        let settled = self.queue.settle_in(&mut tx, slice::from_ref(&settlement));
+        match self.bounded("settle job", settled).await {
+            Ok(fenced) if fenced == [Fenced::Applied] => {}
+            // Somebody else has the job, and makes its effect.
+            Ok(_) => {
+                self.roll_back(tx).await;
+                return Ok(Ran::Superseded);
+            }
+            Err(error) => {
+                self.roll_back(tx).await;
+                return Err(error);
+            }
+        }
+        // If this fails, it may have been committed all the same. Settling the job otherwise waits for the lost commit, and
+        // changes nothing if it came through. Not by a release: a commit that can never work would be tried for ever.
+        self.bounded("commit job", self.queue.commit(tx)).await?;
+        Ok(Ran::Settled)
+    }
+
+    async fn work(&self, task: &Leased, job: J, tx: &mut Q::Tx) -> Result<bytes::Bytes, JobError> {
+        let (cx, _running) = Context::of(task);
+        let worked = timeout(self.terms.time_limit, (self.work)(job, tx, cx)).await;
+        let outcome = worked.unwrap_or_else(|_| Err(self.terms.late()))?;
+        write::<J>(&outcome)
+    }
+
+    async fn roll_back(&self, tx: Q::Tx) {
+        // Dropping it rolls back as well.
+        let rolled_back = timeout(ROLLBACK_PATIENCE, self.queue.rollback(tx)).await;
+        if let Ok(Err(error)) = rolled_back {
+            tracing::debug!(%error, "transaction not rolled back by itself");
+        }
+    }
+
+    async fn bounded<T>(
+        &self,
+        attempted: &str,
+        reply: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, JobError> {
+        match timeout(self.terms.time_limit, reply).await {
+            Ok(answer) => answer.map_err(JobError::transient),
+            Err(_) => Err(JobError::timeout(format!(
+                "{attempted}: no answer within {:?}",
+                self.terms.time_limit
+            ))),
+        }
+    }
+}
+
+impl<J, Q, F> Handler for Transactional<J, Q, F>
+where
+    J: Job,
+    Q: TransactionalQueue,
+    F: for<'t> Fn(J, &'t mut Q::Tx, Context) -> Working<'t, J> + Send + Sync + 'static,
+{
+    fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
+        Box::pin(async move {
+            let job = match read::<J>(task) {
+                Ok(job) => job,
+                Err(unreadable) => return Ran::End(End::Bury(unreadable)),
+            };
+            let ran = self.attempt(task, job).await;
+            ran.unwrap_or_else(|error| Ran::End(self.terms.failed(task, &error)))
+        })
+    }
+}
+
+impl<J, Q, F> JobHandler for Transactional<J, Q, F>
+where
+    J: Job,
+    Q: TransactionalQueue,
+    F: for<'t> Fn(J, &'t mut Q::Tx, Context) -> Working<'t, J> + Send + Sync + 'static,
+{
+    const KIND: &'static str = J::KIND;
+}
+
+impl<J, Q, F> fmt::Debug for Transactional<J, Q, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transactional")
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}
