@@ -50,6 +50,11 @@ impl Round {
         self.next_at = self.next_at.min(self.backoff.until());
     }
 
+    /// The next one is made no earlier than this.
+    pub(super) fn put_off(&mut self, until: Instant) {
+        self.next_at = self.next_at.max(until);
+    }
+
     /// There is more to do, so the next one is made at once.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.next_at = now;

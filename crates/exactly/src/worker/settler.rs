@@ -89,12 +89,13 @@ impl Settler {
     }
 
     /// The queue has not answered, and may have written them all the same: settling is repeatable. Returns what is not told
-    /// again: the queue has answered other calls at `heard_at`, a whole lease later, but does not take this one alone.
+    /// again: the queue does not take it alone, though it has answered other calls at `heard_at`, a whole lease later. None:
+    /// the queue takes nothing at all, so nothing is given up.
     pub(super) fn refused(
         &mut self,
         mut batch: Vec<Unsettled>,
         lease: Duration,
-        heard_at: Instant,
+        heard_at: Option<Instant>,
     ) -> Option<Unsettled> {
         self.calls -= 1;
         self.under_way -= batch.len();
@@ -106,7 +107,7 @@ impl Settler {
             return None;
         }
         let alone = batch.pop()?;
-        if heard_at > alone.since + lease {
+        if heard_at.is_some_and(|at| at > alone.since + lease) {
             return Some(alone);
         }
         // Others first.

@@ -3,6 +3,8 @@
 //! One task keeps the books and decides; handlers and calls to the queue run in tasks of their own and report to it. So
 //! nothing here is locked, and nothing waits for anything but the next event.
 
+mod answers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +17,14 @@ use super::appetite::Appetite;
 use super::attempt::{self, Report};
 use super::books::Books;
 use super::builder::Settings;
-use super::calls::{Answer, Calls, RESCUES};
+use super::calls::Calls;
 use super::hand::{Hand, Next, Stop};
 use super::round::Round;
 use super::settler::{Settler, Unsettled};
 use super::{Drained, Ran, log};
-use crate::queue::{Ask, End, Failure, FailureKind, Lease, Leased, Queue, Rescued, TaskState, WorkerId};
+use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, TaskState, WorkerId};
 use crate::spread::Spread;
-use crate::{Fenced, StoreError, retry, telemetry};
+use crate::{retry, telemetry};
 
 /// The most reports that are taken in before anything else is looked at.
 const REPORTS_MAX: usize = 1024;
@@ -258,98 +260,6 @@ impl Shift {
         match end {
             Some(end) => self.settle(task, end, Instant::now()),
             None => self.hand.let_go(lease),
-        }
-    }
-
-    fn take_answer(&mut self, answer: Answer) {
-        let now = Instant::now();
-        match answer {
-            Answer::Leased { asked, at, tasks } => self.take_leased(asked, at, tasks, now),
-            Answer::Renewed { leases, at, fenced } => self.take_renewed(&leases, at, fenced, now),
-            Answer::Settled { batch, fenced } => self.take_settled(batch, fenced, now),
-            Answer::Rescued(rescued) => self.take_rescued(rescued, now),
-        }
-    }
-
-    fn take_rescued(&mut self, rescued: Result<Vec<Rescued>, StoreError>, now: Instant) {
-        match rescued {
-            Ok(rescued) => {
-                self.answered_at = now;
-                self.sweep.worked(now);
-                if u32::try_from(rescued.len()).is_ok_and(|count| count >= RESCUES) {
-                    self.sweep.hurry(now);
-                }
-                self.books.rescued(&rescued, self.settings.rescues_max);
-            }
-            Err(error) => self.sweep.failed(&error, now, self.spread.next()),
-        }
-    }
-
-    fn take_leased(&mut self, asked: u32, at: Instant, tasks: Result<Vec<Leased>, StoreError>, now: Instant) {
-        let tasks = match tasks {
-            Ok(tasks) => tasks,
-            Err(error) => {
-                self.appetite.refused();
-                self.appetite.backoff.failed(&error, now, self.spread.next());
-                return;
-            }
-        };
-        self.answered_at = now;
-        let pause = about(self.settings.poll_every, &self.spread);
-        self.appetite.fed(asked, tasks.len(), now + pause, now);
-        let sure_until = at + self.settings.lease;
-        if !tasks.is_empty() {
-            self.unsure_at.get_or_insert(sure_until);
-        }
-        for task in tasks {
-            self.hand.take(task, sure_until);
-        }
-        if self.closing.is_some() {
-            self.release_waiting(now);
-        }
-    }
-
-    fn take_renewed(&mut self, leases: &[Lease], at: Instant, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
-        let fenced = match fenced {
-            Ok(fenced) => fenced,
-            Err(error) => {
-                self.heartbeat.failed(&error, now, self.spread.next());
-                return;
-            }
-        };
-        self.answered_at = now;
-        self.heartbeat.worked(now);
-        // What ended while the call was under way was settled by its own handler, perhaps, and not by somebody else.
-        while let Ok(report) = self.inbox.try_recv() {
-            self.take_report(report);
-        }
-        for (lease, fenced) in leases.iter().zip(fenced) {
-            match fenced {
-                Fenced::Applied => self.hand.renewed(*lease, at + self.settings.lease),
-                Fenced::Superseded if self.hand.superseded(*lease) => telemetry::job_leases_lost(1),
-                Fenced::Superseded => {}
-            }
-        }
-    }
-
-    fn take_settled(&mut self, batch: Vec<Unsettled>, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
-        let fenced = match fenced {
-            Ok(fenced) => fenced,
-            Err(error) => {
-                self.settler.backoff.failed(&error, now, self.spread.next());
-                let given_up = self.settler.refused(batch, self.settings.lease, self.answered_at);
-                if let Some(Unsettled { task, .. }) = given_up {
-                    log::given_up(&task);
-                    self.hand.let_go(task.lease);
-                }
-                return;
-            }
-        };
-        self.answered_at = now;
-        self.settler.taken(batch.len(), now);
-        for (Unsettled { task, end, .. }, fenced) in batch.into_iter().zip(fenced) {
-            self.hand.let_go(task.lease);
-            self.books.settled(&task, &end, fenced);
         }
     }
 

@@ -75,13 +75,13 @@ async fn while_settlements_cannot_be_written_nothing_more_is_begun() {
         .prefetch(4)
         .start()
         .unwrap();
-    sleep(25 * SECOND).await;
+    sleep(120 * SECOND).await;
     // What was in hand when the first call failed, and no more.
     assert!(handler.starts() <= 16, "{} were begun", handler.starts());
     assert!(count(&queue, TaskState::Running).await <= 24);
     // Tried now and then, not all the time.
     let tries = queue.calls(Verb::Settle).len();
-    assert!((8..=20).contains(&tries), "tried {tries} times");
+    assert!((20..=40).contains(&tries), "tried {tries} times");
     queue.mend();
     reach(&queue, TaskState::Done, 1000).await;
     handler.assert_once_each(1000);
@@ -112,14 +112,17 @@ async fn outcomes_outlive_a_queue_that_is_down_for_longer_than_a_lease() {
     let handler = Counting::taking(SECOND);
     let _running = builder(&queue, handler.clone()).start().unwrap();
     sleep(SECOND / 2).await;
+    // Others would rescue them, but let everybody have a word first.
+    let other = Counting::default();
+    let _others: Vec<_> = (0..10)
+        .map(|_| builder(&queue, other.clone()).start().unwrap())
+        .collect();
     queue.go_down();
     sleep(300 * SECOND).await;
     assert_eq!((handler.ends(), count(&queue, TaskState::Done).await), (5, 0));
     queue.mend();
-    // Nobody was quicker.
-    queue.break_with(Verb::Rescue, Fault::Refuses);
     reach(&queue, TaskState::Done, 5).await;
-    assert_eq!(handler.starts(), 5);
+    assert_eq!((handler.starts(), other.starts()), (5, 0));
 }
 
 #[tokio::test(start_paused = true)]

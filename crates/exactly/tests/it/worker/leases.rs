@@ -107,7 +107,8 @@ async fn a_worker_that_cannot_renew_stops_its_handlers_when_their_leases_may_hav
         let running = builder(&queue, handler.clone()).concurrency(2).start().unwrap();
         sleep(SECOND).await;
         queue.break_with(Verb::Renew, fault);
-        queue.break_with(Verb::Lease, Fault::Refuses);
+        let lane = exactly::queue::Lane::new("work").unwrap();
+        queue.inner.pause_lane(&lane).await.unwrap();
         sleep(28 * SECOND + SECOND / 2).await;
         assert_eq!(handler.now(), 2, "{fault:?}: stopped too early");
         sleep(SECOND).await;

@@ -1,0 +1,129 @@
+//! What the queue's answers change.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::calls::{Answer, RESCUES};
+use super::super::log;
+use super::super::settler::Unsettled;
+use super::{Shift, about};
+use crate::queue::{Lease, Leased, Rescued};
+use crate::{Fenced, StoreError, StoreErrorKind, telemetry};
+
+/// How long nothing is rescued after a call failed. Whoever could not renew or settle while the queue was away tries within
+/// half of it, and is not to find its task taken by somebody who was quicker.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Shift {
+    /// Takes in what came of a call.
+    pub(super) fn take_answer(&mut self, answer: Answer) {
+        let now = Instant::now();
+        match answer {
+            Answer::Leased { asked, at, tasks } => self.take_leased(asked, at, tasks, now),
+            Answer::Renewed { leases, at, fenced } => self.take_renewed(&leases, at, fenced, now),
+            Answer::Settled { batch, fenced } => self.take_settled(batch, fenced, now),
+            Answer::Rescued(rescued) => self.take_rescued(rescued, now),
+        }
+    }
+
+    fn take_rescued(&mut self, rescued: Result<Vec<Rescued>, StoreError>, now: Instant) {
+        match rescued {
+            Ok(rescued) => {
+                self.answered_at = now;
+                self.sweep.worked(now);
+                if u32::try_from(rescued.len()).is_ok_and(|count| count >= RESCUES) {
+                    self.sweep.hurry(now);
+                }
+                self.books.rescued(&rescued, self.settings.rescues_max);
+            }
+            Err(error) => {
+                self.sweep.failed(&error, now, self.spread.next());
+                self.put_off_sweep(&error, now);
+            }
+        }
+    }
+
+    fn put_off_sweep(&mut self, error: &StoreError, now: Instant) {
+        if is_away(error) {
+            self.sweep.put_off(now + GRACE);
+        }
+    }
+
+    fn take_leased(&mut self, asked: u32, at: Instant, tasks: Result<Vec<Leased>, StoreError>, now: Instant) {
+        let tasks = match tasks {
+            Ok(tasks) => tasks,
+            Err(error) => {
+                self.appetite.refused();
+                self.appetite.backoff.failed(&error, now, self.spread.next());
+                self.put_off_sweep(&error, now);
+                return;
+            }
+        };
+        self.answered_at = now;
+        let pause = about(self.settings.poll_every, &self.spread);
+        self.appetite.fed(asked, tasks.len(), now + pause, now);
+        let sure_until = at + self.settings.lease;
+        if !tasks.is_empty() {
+            self.unsure_at.get_or_insert(sure_until);
+        }
+        for task in tasks {
+            self.hand.take(task, sure_until);
+        }
+        if self.closing.is_some() {
+            self.release_waiting(now);
+        }
+    }
+
+    fn take_renewed(&mut self, leases: &[Lease], at: Instant, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
+        let fenced = match fenced {
+            Ok(fenced) => fenced,
+            Err(error) => {
+                self.heartbeat.failed(&error, now, self.spread.next());
+                self.put_off_sweep(&error, now);
+                return;
+            }
+        };
+        self.answered_at = now;
+        self.heartbeat.worked(now);
+        // What ended while the call was under way was settled by its own handler, perhaps, and not by somebody else.
+        while let Ok(report) = self.inbox.try_recv() {
+            self.take_report(report);
+        }
+        for (lease, fenced) in leases.iter().zip(fenced) {
+            match fenced {
+                Fenced::Applied => self.hand.renewed(*lease, at + self.settings.lease),
+                Fenced::Superseded if self.hand.superseded(*lease) => telemetry::job_leases_lost(1),
+                Fenced::Superseded => {}
+            }
+        }
+    }
+
+    fn take_settled(&mut self, batch: Vec<Unsettled>, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
+        let fenced = match fenced {
+            Ok(fenced) => fenced,
+            Err(error) => {
+                self.settler.backoff.failed(&error, now, self.spread.next());
+                self.put_off_sweep(&error, now);
+                let heard_at = (!is_away(&error)).then_some(self.answered_at);
+                if let Some(Unsettled { task, .. }) = self.settler.refused(batch, self.settings.lease, heard_at) {
+                    log::given_up(&task);
+                    self.hand.let_go(task.lease);
+                }
+                return;
+            }
+        };
+        self.answered_at = now;
+        self.settler.taken(batch.len(), now);
+        for (Unsettled { task, end, .. }, fenced) in batch.into_iter().zip(fenced) {
+            self.hand.let_go(task.lease);
+            self.books.settled(&task, &end, fenced);
+        }
+    }
+}
+
+/// Whether a queue could take nothing at all, and not only what it was given.
+fn is_away(error: &StoreError) -> bool {
+    use StoreErrorKind::{Full, ReadOnly, Unavailable};
+    matches!(error.kind(), Unavailable | Full | ReadOnly)
+}
