@@ -6,6 +6,7 @@
 mod contender;
 mod handwritten;
 mod inserts;
+mod ours;
 mod peers;
 mod said;
 mod standing;
@@ -128,6 +129,7 @@ pub(crate) async fn work(program: &str, step: &str, order: &str) -> Result<()> {
     match program {
         handwritten::NAME => handwritten::run(step, serde_json::from_str(order)?).await,
         inserts::NAME => inserts::run(step, serde_json::from_str(order)?).await,
+        ours::NAME => ours::run(step, serde_json::from_str(order)?).await,
         _ => Err(format!("no worker `{program}`").into()),
     }
 }
@@ -160,9 +162,19 @@ async fn measure(options: &Options, server: &Database, scenario: &'static Scenar
 
 async fn candidates(scenario: &Scenario) -> Result<Vec<Candidate>> {
     Ok(match scenario.name {
-        BURN => peers::all(&Folder::find()?).await,
-        ENQUEUE => vec![(inserts::NAME, Ok(inserts::contender()))],
-        EFFECT => vec![(handwritten::NAME, Ok(handwritten::contender()))],
+        BURN => {
+            let mut all = vec![(ours::NAME, Ok(ours::burning()))];
+            all.extend(peers::all(&Folder::find()?).await);
+            all
+        }
+        ENQUEUE => vec![
+            (ours::NAME, Ok(ours::enqueuing())),
+            (inserts::NAME, Ok(inserts::contender())),
+        ],
+        EFFECT => vec![
+            (ours::NAME, Ok(ours::affecting())),
+            (handwritten::NAME, Ok(handwritten::contender())),
+        ],
         name => return Err(format!("no scenario `{name}`").into()),
     })
 }

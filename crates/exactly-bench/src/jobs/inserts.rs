@@ -16,9 +16,9 @@ use crate::Result;
 
 pub(super) const NAME: &str = "plain inserts";
 
-const KIND: &str = "invoice.send";
-const LANES: u64 = 16;
-const PAYLOAD: &[u8] = br#"{"invoice":"in_1PgafcB7WZ01zgkW","customer":"cus_QXg1o8vcGmoR32","amount":4200}"#;
+pub(super) const KIND: &str = "invoice.send";
+pub(super) const LANES: u64 = 16;
+pub(super) const PAYLOAD: &[u8] = br#"{"invoice":"in_1PgafcB7WZ01zgkW","customer":"cus_QXg1o8vcGmoR32","amount":4200}"#;
 
 /// The columns of the table: name, type, and where an inserted row has it from. The same row that a queue keeps.
 const COLUMNS: &[(&str, &str, &str)] = &[
