@@ -115,6 +115,8 @@ impl Shift {
         };
         self.answered_at = now;
         self.settler.taken(batch.len(), now);
+        // A capped lane may have a place again, which not every queue tells of.
+        self.appetite.hear();
         for (Unsettled { task, end, .. }, fenced) in batch.into_iter().zip(fenced) {
             self.hand.let_go(task.lease);
             self.books.settled(&task, &end, fenced);

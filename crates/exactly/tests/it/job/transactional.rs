@@ -134,6 +134,12 @@ async fn any_fault_of_a_transaction_leaves_one_effect() {
                 let what = format!("{point:?} {first:?} {second:?}");
                 assert_eq!(view.state, TaskState::Done, "{what}");
                 assert_eq!(scene.ledger.effects(), ["ada"], "{what}");
+                // Each failure was told, and not left to the lease.
+                let history = scene.history().await;
+                assert!(
+                    history.iter().all(|attempt| attempt.failure.kind != FailureKind::Lost),
+                    "{what}"
+                );
                 // After the end nothing more happens.
                 sleep(600 * SECOND).await;
                 assert_eq!(scene.ledger.effects(), ["ada"], "{what}");

@@ -168,7 +168,7 @@ async fn a_task_that_makes_workers_vanish_ends_dead_with_an_alert() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_when_the_lease_may_have_ended_starts_nothing() {
+async fn tasks_whose_lease_was_never_answered_for_are_rescued() {
     let queue = Arc::new(RiggedQueue::new());
     enqueue(&queue, "work", 2).await;
     let started = Arc::new(Mutex::new(Vec::new()));

@@ -45,6 +45,8 @@ pub(crate) struct RiggedQueue {
     /// A task of which no settlement is taken.
     refused: Mutex<Option<TaskId>>,
     calls: Mutex<Vec<(Verb, usize)>>,
+    /// Whether nobody hears of arrivals.
+    is_deaf: bool,
 }
 
 impl RiggedQueue {
@@ -55,6 +57,14 @@ impl RiggedQueue {
             script: Mutex::default(),
             refused: Mutex::default(),
             calls: Mutex::default(),
+            is_deaf: false,
+        }
+    }
+
+    pub(crate) fn deaf() -> Self {
+        Self {
+            is_deaf: true,
+            ..Self::new()
         }
     }
 
@@ -171,6 +181,10 @@ impl Queue for RiggedQueue {
     }
 
     fn arrivals(&self) -> watch::Receiver<u64> {
+        if self.is_deaf {
+            // The other end is gone.
+            return watch::channel(0).1;
+        }
         self.inner.arrivals()
     }
 }

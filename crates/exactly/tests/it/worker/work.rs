@@ -99,6 +99,52 @@ async fn tasks_are_leased_and_settled_in_large_batches() {
     assert!(settles.len() <= 150, "{} calls", settles.len());
 }
 
+#[tokio::test(start_paused = true)]
+async fn leasing_waits_until_it_is_worth_a_call() {
+    let queue = Arc::new(RiggedQueue::new());
+    // They end one by one.
+    let handler = from_fn(|task| {
+        let number: u64 = task.key.parse().unwrap();
+        Box::pin(async move {
+            sleep(Duration::from_millis(10 + number * 7 % 100)).await;
+            done()
+        })
+    });
+    enqueue(&queue, "work", 2000).await;
+    let worker = builder(&queue, handler).concurrency(100).prefetch(100);
+    let running = worker.start().unwrap();
+    let took = reach(&queue, TaskState::Done, 2000).await;
+    assert!(took < 3 * SECOND, "took {took:?}");
+    running.drain().await;
+    let leases = queue.calls(Verb::Lease);
+    assert!(leases[..40].iter().all(|asked| *asked >= 50), "{leases:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_capped_lane_does_not_wait_for_the_next_look() {
+    let queue = Arc::new(RiggedQueue::deaf());
+    let lane = Lane::new("work").unwrap();
+    queue.cap_lane(&lane, Some(1)).await.unwrap();
+    enqueue(&queue, "work", 20).await;
+    let handler = Counting::default();
+    let _running = builder(&queue, handler.clone()).start().unwrap();
+    let took = reach(&queue, TaskState::Done, 20).await;
+    assert!(took < SECOND, "took {took:?}");
+    assert_eq!(handler.most(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_cannot_be_heard_is_looked_at_now_and_then() {
+    let queue = Arc::new(RiggedQueue::deaf());
+    let _running = builder(&queue, Counting::default()).start().unwrap();
+    sleep(20 * SECOND).await;
+    let looked = queue.calls(Verb::Lease).len();
+    assert!((15..=25).contains(&looked), "looked {looked} times");
+    enqueue(&queue, "work", 1).await;
+    let took = reach(&queue, TaskState::Done, 1).await;
+    assert!(took < 2 * SECOND, "took {took:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_thousand_tasks_run_once_each() {
     const TASKS: usize = 200_000;
