@@ -1,9 +1,9 @@
 //! Time cut where a zone's offset changes.
 //!
 //! Between two changes local time is instants plus a constant, and nothing is hard. All that is hard is at the cuts: what a
-//! change skips, and what it brings a second time. Every change is at least five days from the next one in every zone of
-//! the database, and no offset is over 26 hours, so no local time is ever touched by two of them; a test holds this for
-//! the data that is compiled in.
+//! change skips, and what it brings a second time. In every zone of the database changes are more than three days apart, and
+//! no offset is over 26 hours, so no local time is ever touched by two of them; a test holds this for the data that is
+//! compiled in.
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{Offset, TimeZone};
