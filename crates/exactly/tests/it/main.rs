@@ -23,6 +23,7 @@ mod retry;
 mod rigged;
 #[cfg(feature = "schedule")]
 mod schedule;
+mod scheduler;
 #[cfg(feature = "layer")]
 mod vectors;
 mod worker;
