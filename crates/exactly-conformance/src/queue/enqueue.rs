@@ -188,7 +188,7 @@ pub async fn concurrent_bulks_add_each_key_once<H: QueueHarness>(harness: &H) {
     let callers = (0..10).map(|caller: usize| {
         let (queue, start) = (Arc::clone(&queues[caller % 2]), Arc::clone(&start));
         let mut bulk: Vec<_> = (0..200).map(|n| task(&format!("key-{}", caller * 20 + n))).collect();
-        if caller % 3 == 0 {
+        if caller.is_multiple_of(3) {
             bulk.reverse();
         }
         tokio::spawn(async move {

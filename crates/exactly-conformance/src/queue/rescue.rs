@@ -16,7 +16,7 @@ pub async fn a_task_is_rescued_after_its_lease<H: QueueHarness>(harness: &H) {
     let (queue, other) = (harness.open().await, harness.open().await);
     let lease = running(&*queue, "a").await.lease;
     assert_eq!(answered(other.rescue(RESCUES_MAX, PLENTY).await), []);
-    harness.elapse(LEASE - LEASE / 6).await;
+    harness.elapse(LEASE / 6 * 5).await;
     assert_eq!(answered(other.rescue(RESCUES_MAX, PLENTY).await), []);
     harness.elapse(LEASE / 6).await;
     let rescued = Rescued {
