@@ -21,7 +21,7 @@ pub use postgres::{PgQueue, PgQueueBuilder, PgStore, PgStoreBuilder, PgTransacti
 #[cfg(feature = "journal")]
 pub use sqlite::SqliteJournal;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteStore, SqliteStoreBuilder, SqliteTransaction};
+pub use sqlite::{SqliteQueue, SqliteQueueBuilder, SqliteStore, SqliteStoreBuilder, SqliteTransaction};
 #[cfg(all(feature = "axum", feature = "postgres"))]
 pub use tx::PgTx;
 #[cfg(all(feature = "axum", feature = "sqlite"))]

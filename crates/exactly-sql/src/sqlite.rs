@@ -4,6 +4,7 @@ mod builder;
 mod clock;
 mod database;
 mod decide;
+mod file;
 mod flush;
 mod inspect;
 #[cfg(feature = "journal")]
@@ -11,6 +12,7 @@ mod journal;
 mod migrate;
 mod novelty;
 mod operate;
+mod queue;
 mod settings;
 mod sweep;
 mod table;
@@ -23,15 +25,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sqlx::SqlitePool;
-use tokio::task::AbortHandle;
 
 use exactly::store::{Reply, Watch};
 use exactly::{Call, CallId, Claim, Fenced, Keep, Store, StoreError, Verdict};
 
 pub use self::builder::SqliteStoreBuilder;
 use self::database::Database;
+use self::file::Beat;
 #[cfg(feature = "journal")]
 pub use self::journal::SqliteJournal;
+pub use self::queue::{SqliteQueue, SqliteQueueBuilder};
 pub use self::tx::SqliteTransaction;
 use crate::batch::{Batcher, Write};
 use crate::name::Name;
@@ -69,17 +72,7 @@ use crate::name::Name;
 pub struct SqliteStore {
     database: Arc<Database>,
     batcher: Batcher,
-    _beat: Arc<Beat>,
-}
-
-/// The task that keeps the database's clock young; it ends with the store.
-#[derive(Debug)]
-struct Beat(AbortHandle);
-
-impl Drop for Beat {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    beat: Arc<Beat>,
 }
 
 impl SqliteStore {
@@ -103,7 +96,7 @@ impl SqliteStore {
     /// What [`migrate`](SqliteStoreBuilder::migrate) does to an empty database, as SQL text. Running it again changes
     /// nothing.
     pub fn migrations_sql(table: &Name) -> String {
-        migrate::sql(table)
+        migrate::sql(&migrate::CALLS, table)
     }
 
     /// The connections to the database, for effects and for reading what they did.

@@ -2,35 +2,33 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions, SqlitePool};
 use tokio::sync::Mutex;
 
 use exactly::StoreError;
 use exactly::clock::{Clock, SteadyClock, WallClock};
 use exactly::store::Wakeups;
 
-use super::clock::{ClockRow, STEP_MAX, StoreClock};
+use super::SqliteStore;
+use super::clock::{ClockRow, StoreClock};
 use super::database::{self, Database, Slot};
+use super::file::{Beat, File};
 use super::flush::Flusher;
+use super::migrate::{self, Layout};
 use super::novelty::Novelty;
 use super::settings::Overrides;
 use super::table::Statements;
-use super::{Beat, SqliteStore, migrate};
 use crate::batch::{BATCH_MAX, Batcher};
 use crate::error::failed;
 use crate::name::Name;
 
 /// How long SQLite waits for another process's write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How often an idle process writes the database's clock. Well below [`STEP_MAX`], so that a process that starts next to
-/// an idle one reckons the same time.
-const BEAT: Duration = Duration::from_secs(STEP_MAX.as_secs() / 6);
 
 /// Pages in the write-ahead log before a commit moves them into the database. Moving them seldom makes more of them
 /// coincide, and 16 MiB are read back at once after a crash.
@@ -54,7 +52,7 @@ pub struct SqliteStoreBuilder {
 
 /// Where the connections come from.
 #[derive(Debug)]
-enum Source {
+pub(super) enum Source {
     Pool(SqlitePool),
     File(Result<Box<SqliteConnectOptions>, sqlx::Error>),
 }
@@ -64,7 +62,7 @@ impl SqliteStoreBuilder {
     pub const TABLE_DEFAULT: &'static str = "exactly_calls";
 
     pub(super) fn at(path: &Path) -> Self {
-        Self::new(Source::File(options(path).map(Box::new)))
+        Self::new(Source::at(path))
     }
 
     pub(super) fn on(pool: SqlitePool) -> Self {
@@ -129,41 +127,72 @@ impl SqliteStoreBuilder {
     /// Checks the settings, brings the schema up to date and starts the store.
     pub async fn start(self) -> Result<SqliteStore, StoreError> {
         let table = Name::table(self.table)?;
-        let pool = self.source.pool()?;
-        let (mut connection, settings) = database::connect(&pool, self.overrides).await?;
-        if self.migrate {
-            migrate::migrate(&mut connection, &table, ClockRow::first(&*self.wall)).await?;
-        } else {
-            migrate::verify(&mut connection, &table).await?;
-        }
-        let row = database::read_clock(&mut connection).await;
-        let row = row.map_err(failed("read the store's clock"))?;
+        let opening = Opening {
+            overrides: self.overrides,
+            migrate: self.migrate,
+            steady: self.steady,
+            wall: self.wall,
+        };
+        let (file, reader) = (
+            opening.open(self.source, &migrate::CALLS, &table).await?,
+            Mutex::default(),
+        );
         let database = Arc::new(Database {
             statements: Statements::new(&table),
-            clock: StoreClock::start(self.steady, self.wall, row),
-            pool,
+            file: Arc::clone(&file),
             table,
             wakeups: Wakeups::default(),
-            turn: Arc::new(Mutex::new(Slot::holding(connection))),
-            reader: Mutex::default(),
-            in_memory: settings.in_memory,
-            overrides: self.overrides,
+            reader,
             batches: AtomicU64::new(0),
             novelty: Novelty::default(),
         });
         let batch_max = if self.group_commit { BATCH_MAX } else { 1 };
         let flusher = |again| Flusher::new(Arc::clone(&database), batch_max, again);
-        let beat = tokio::spawn(beat(Arc::downgrade(&database)));
         let batcher = Batcher::start(flusher, 1, batch_max);
         Ok(SqliteStore {
             batcher,
             database,
-            _beat: Arc::new(Beat(beat.abort_handle())),
+            beat: Beat::start(&file),
         })
     }
 }
 
+/// How a database is opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) overrides: Overrides,
+    pub(super) migrate: bool,
+    pub(super) steady: Box<dyn Clock>,
+    pub(super) wall: Box<dyn Clock>,
+}
+
+impl Opening {
+    /// Checks the settings, brings `table` up to date and starts the database's clock.
+    pub(super) async fn open(self, source: Source, layout: &Layout, table: &Name) -> Result<Arc<File>, StoreError> {
+        let pool = source.pool()?;
+        let (mut connection, settings) = database::connect(&pool, self.overrides).await?;
+        if self.migrate {
+            migrate::migrate(&mut connection, layout, table, ClockRow::first(&*self.wall)).await?;
+        } else {
+            migrate::verify(&mut connection, layout, table).await?;
+        }
+        let row = database::read_clock(&mut connection).await;
+        let row = row.map_err(failed("read the store's clock"))?;
+        Ok(Arc::new(File {
+            clock: StoreClock::start(self.steady, self.wall, row),
+            pool,
+            turn: Arc::new(Mutex::new(Slot::holding(connection))),
+            in_memory: settings.in_memory,
+            overrides: self.overrides,
+        }))
+    }
+}
+
 impl Source {
+    pub(super) fn at(path: &Path) -> Self {
+        Self::File(options(path).map(Box::new))
+    }
+
     fn pool(self) -> Result<SqlitePool, StoreError> {
         match self {
             Self::Pool(pool) => Ok(pool),
@@ -200,31 +229,4 @@ fn options(path: &Path) -> Result<SqliteConnectOptions, sqlx::Error> {
         .pragma("journal_size_limit", "67108864")
         .disable_statement_logging();
     Ok(options)
-}
-
-/// Writes the database's clock from time to time, for processes that start while this one is idle.
-async fn beat(database: Weak<Database>) {
-    loop {
-        tokio::time::sleep(BEAT).await;
-        let Some(database) = database.upgrade() else { return };
-        let mut turn = database.turn.lock().await;
-        let Ok(mut connection) = database.take(&mut turn).await else {
-            continue;
-        };
-        match write_clock(&database, &mut connection).await {
-            Ok(()) => turn.put_back(connection),
-            Err(error) => {
-                tracing::debug!(%error, "write the store's clock");
-                database::recover_writer(&mut turn, connection, &error).await;
-            }
-        }
-    }
-}
-
-async fn write_clock(database: &Database, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let row = database::read_clock(connection).await?;
-    match database.clock.due(row, database.clock.now(row)) {
-        Some(row) => database::write_clock(connection, row).await,
-        None => Ok(()),
-    }
 }

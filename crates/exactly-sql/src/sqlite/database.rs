@@ -1,6 +1,7 @@
 //! The database: who may write to it, and how a batch gets into it.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use exactly::StoreError;
 use exactly::clock::Timestamp;
 use exactly::store::Wakeups;
 
-use super::clock::{ClockRow, StoreClock};
+use super::clock::ClockRow;
 use super::decide::{Plan, Rows};
+use super::file::File;
 use super::novelty::Novelty;
 use super::settings::{self, Overrides, Settings};
 use super::table::{self, After, Completed, Saved, Statements, timestamp};
@@ -35,23 +37,23 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 /// One SQLite database as the store uses it.
 #[derive(Debug)]
 pub(super) struct Database {
-    /// For handlers' transactions and for looking at records.
-    pub(super) pool: SqlitePool,
+    pub(super) file: Arc<File>,
     pub(super) table: Name,
     pub(super) statements: Statements,
-    pub(super) clock: StoreClock,
     pub(super) wakeups: Wakeups,
-    /// The connection that batches are written on. Holding the lock is this process's turn to write: SQLite has one
-    /// writer, and those who wait for it inside SQLite sleep and are served in no order.
-    pub(super) turn: Arc<Mutex<Slot>>,
     /// Reads for those who need no turn.
     pub(super) reader: Mutex<Slot>,
-    /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn as well.
-    pub(super) in_memory: bool,
-    pub(super) overrides: Overrides,
     /// How many batches were carried out, for a sweep to notice that it is not alone.
     pub(super) batches: AtomicU64,
     pub(super) novelty: Novelty,
+}
+
+impl Deref for Database {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
 }
 
 /// A connection, unless it is broken or someone gave up in the midst of using it.
@@ -80,21 +82,6 @@ pub(super) struct Loaded {
 }
 
 impl Database {
-    /// Takes the connection out of `slot` until it is put back: whoever is cancelled in the midst of a transaction drops
-    /// it, which rolls back.
-    pub(super) async fn take(&self, slot: &mut Slot) -> Result<Writer, StoreError> {
-        let mut connection = match slot.connection.take() {
-            Some(connection) => connection,
-            None => connect(&self.pool, self.overrides).await?.0,
-        };
-        if slot.unsealed {
-            let sealed = seal(&mut connection).await;
-            sealed.map_err(failed("make good a commit that failed"))?;
-            slot.unsealed = false;
-        }
-        Ok(connection)
-    }
-
     /// Opens a transaction and reads the rows that `steps` are about.
     pub(super) async fn load(
         &self,
@@ -222,6 +209,19 @@ impl Slot {
         }
     }
 
+    pub(super) fn take(&mut self) -> Option<Writer> {
+        self.connection.take()
+    }
+
+    pub(super) fn is_unsealed(&self) -> bool {
+        self.unsealed
+    }
+
+    /// What a failed commit left was written over.
+    pub(super) fn sealed(&mut self) {
+        self.unsealed = false;
+    }
+
     /// Keeps the connection for whoever comes next. No transaction may be open on it.
     pub(super) fn put_back(&mut self, connection: Writer) {
         connection.release();
@@ -277,7 +277,7 @@ pub(super) async fn recover(slot: &mut Slot, mut connection: Writer, error: &sql
 
 /// Writes over what a failed commit may have left at the end of the log. SQLite does not look at it while anybody has the
 /// database open, but whoever opens it first after that would find a commit that nobody was told of.
-async fn seal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+pub(super) async fn seal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     exec(connection, "begin immediate").await?;
     // A millisecond, because a page that does not change is not written.
     exec(connection, "update exactly_clock set store_ms = store_ms + 1").await?;

@@ -3,7 +3,6 @@
 use sqlx::error::BoxDynError;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Row, SqliteConnection};
-use tokio::sync::MutexGuard;
 
 use exactly::clock::Timestamp;
 use exactly::store::record::{self, State};
@@ -11,7 +10,7 @@ use exactly::store::{CallView, Filter, Inspect, Page, Phase, Reply};
 use exactly::{CallId, Claim, Key, Scope, StoreError};
 
 use super::SqliteStore;
-use super::database::{Database, Slot, read_clock};
+use super::database::{Database, read_clock};
 use super::table::{Stored, sql, stored, stored_id, timestamp, unsigned};
 use crate::error::failed;
 
@@ -96,15 +95,6 @@ impl Database {
         let last = sqlx::query(sql(text)).bind(after(filter)).bind(i64::from(LOOK_MAX - 1));
         let last = last.fetch_optional(connection).await.map_err(failed(context))?;
         last.map(|row| stored_id(&row)).transpose().map_err(failed(context))
-    }
-
-    /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn.
-    pub(super) async fn turn_to_read(&self) -> Option<MutexGuard<'_, Slot>> {
-        if self.in_memory {
-            Some(self.turn.lock().await)
-        } else {
-            None
-        }
     }
 
     fn look(&self, filter: &Filter, now: Timestamp, limit: u32) -> Result<Look, BoxDynError> {

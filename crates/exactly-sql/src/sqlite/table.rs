@@ -344,11 +344,11 @@ pub(super) fn sql(text: String) -> SqlStr {
     AssertSqlSafe(std::sync::Arc::<str>::from(text)).into_sql_str()
 }
 
-fn integer(number: u64) -> i64 {
+pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unreadable(column: usize, why: &'static str) -> sqlx::Error {
+pub(super) fn unreadable(column: usize, why: &'static str) -> sqlx::Error {
     sqlx::Error::ColumnDecode {
         index: column.to_string(),
         source: why.into(),

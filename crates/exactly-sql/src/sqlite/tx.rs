@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sqlx::SqliteConnection;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::{Instant, timeout_at};
 
 use exactly::store::Reply;
@@ -20,6 +20,7 @@ use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, Tra
 use super::SqliteStore;
 use super::database::{Database, Slot, exec, is_busy, is_misplaced, split};
 use super::decide::Entry;
+use super::file::File;
 use super::writer::Writer;
 use crate::batch::Write;
 use crate::error::failed;
@@ -42,6 +43,8 @@ pub struct SqliteTransaction {
     entries: HashMap<CallId, Entry>,
     /// Whom to wake after the end.
     settled: Vec<CallId>,
+    /// The queues that something has come to.
+    arrivals: Vec<Arc<watch::Sender<u64>>>,
 }
 
 impl Deref for SqliteTransaction {
@@ -89,6 +92,101 @@ impl Drop for SqliteTransaction {
     }
 }
 
+impl SqliteTransaction {
+    /// SQLite's lock is on the whole database, so this is where a transaction waits for others, and `begin_in` never does.
+    pub(super) async fn open(file: &File, lock_wait: Duration) -> Result<Self, StoreError> {
+        let held = || {
+            let context = format!(
+                "open transaction: another one held the write lock for {} ms",
+                lock_wait.as_millis()
+            );
+            StoreError::new(StoreErrorKind::Unavailable, context)
+        };
+        let until = Instant::now() + lock_wait;
+        let turn = Arc::clone(&file.turn).lock_owned();
+        let mut turn = timeout_at(until, turn).await.map_err(|_| held())?;
+        let mut connection = file.take(&mut turn).await?;
+        // The turn keeps this process's writers away; only another process, or a connection of the handler's own, can
+        // hold SQLite's lock.
+        let begin = exec(&mut connection, "begin immediate");
+        match timeout_at(until.max(Instant::now() + TRIP_WAIT_MIN), begin).await {
+            Ok(Ok(())) => {
+                connection.lend();
+                let (connection, turn) = (Some(connection), Some(turn));
+                Ok(Self {
+                    connection,
+                    turn,
+                    entries: HashMap::new(),
+                    settled: Vec::new(),
+                    arrivals: Vec::new(),
+                })
+            }
+            Ok(Err(error)) if is_busy(&error) => {
+                turn.put_back(connection);
+                Err(held().with_source(error))
+            }
+            Ok(Err(error)) => Err(failed("open transaction")(error)),
+            // Its thread is still waiting for the lock. The connection is given up, so that nobody waits for the thread.
+            Err(_) => Err(held()),
+        }
+    }
+
+    /// Commits what has no records of a store in it.
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
+        let context = "commit transaction";
+        if !self.entries.is_empty() {
+            let context = "commit transaction: there are calls in it; commit it by the store that began them";
+            return Err(StoreError::new(StoreErrorKind::Refused, context));
+        }
+        let (Some(mut connection), Some(mut turn)) = (self.connection.take(), self.turn.take()) else {
+            return Ok(());
+        };
+        if !connection.let_commit() {
+            return Err(ended(context));
+        }
+        // On an error the connection is closed, which rolls back whatever is left to.
+        if let Err(error) = exec(&mut connection, "commit").await {
+            turn.unseal();
+            return Err(failed(context)(error));
+        }
+        turn.put_back(connection);
+        drop(turn);
+        self.announce();
+        Ok(())
+    }
+
+    pub(super) async fn rollback(mut self) {
+        let (Some(mut connection), Some(mut turn)) = (self.connection.take(), self.turn.take()) else {
+            return;
+        };
+        match exec(&mut connection, "rollback").await {
+            Ok(()) => turn.put_back(connection),
+            Err(error) => tracing::debug!(%error, "roll back by closing the connection"),
+        }
+    }
+
+    /// Fails if the transaction is over.
+    pub(super) fn check(&self, context: &str) -> Result<(), StoreError> {
+        if self.connection.as_ref().is_none_or(Writer::has_ended) {
+            return Err(ended(context));
+        }
+        Ok(())
+    }
+
+    /// There is something to tell these watchers of once it has committed.
+    pub(super) fn arrives(&mut self, arrivals: &Arc<watch::Sender<u64>>) {
+        if !self.arrivals.iter().any(|known| Arc::ptr_eq(known, arrivals)) {
+            self.arrivals.push(Arc::clone(arrivals));
+        }
+    }
+
+    fn announce(&self) {
+        for arrivals in &self.arrivals {
+            arrivals.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+}
+
 impl SqliteStore {
     /// [`TransactionalStore::begin_in`] for a transaction of your own on the same database. Start it with
     /// `BEGIN IMMEDIATE`: one that has read before it writes fails when another wrote in between. It is there that a
@@ -122,43 +220,6 @@ impl SqliteStore {
         Ok(fenced)
     }
 
-    /// SQLite's lock is on the whole database, so this is where a transaction waits for others, and `begin_in` never does.
-    async fn open_tx(&self, lock_wait: Duration) -> Result<SqliteTransaction, StoreError> {
-        let held = || {
-            let context = format!(
-                "open transaction: another one held the write lock for {} ms",
-                lock_wait.as_millis()
-            );
-            StoreError::new(StoreErrorKind::Unavailable, context)
-        };
-        let until = Instant::now() + lock_wait;
-        let turn = Arc::clone(&self.database.turn).lock_owned();
-        let mut turn = timeout_at(until, turn).await.map_err(|_| held())?;
-        let mut connection = self.database.take(&mut turn).await?;
-        // The turn keeps this process's writers away; only another process, or a connection of the handler's own, can
-        // hold SQLite's lock.
-        let begin = exec(&mut connection, "begin immediate");
-        match timeout_at(until.max(Instant::now() + TRIP_WAIT_MIN), begin).await {
-            Ok(Ok(())) => {
-                connection.lend();
-                let (connection, turn) = (Some(connection), Some(turn));
-                Ok(SqliteTransaction {
-                    connection,
-                    turn,
-                    entries: HashMap::new(),
-                    settled: Vec::new(),
-                })
-            }
-            Ok(Err(error)) if is_busy(&error) => {
-                turn.put_back(connection);
-                Err(held().with_source(error))
-            }
-            Ok(Err(error)) => Err(failed("open transaction")(error)),
-            // Its thread is still waiting for the lock. The connection is given up, so that nobody waits for the thread.
-            Err(_) => Err(held()),
-        }
-    }
-
     async fn commit_tx(&self, mut tx: SqliteTransaction) -> Result<(), StoreError> {
         let context = "commit transaction";
         let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
@@ -176,6 +237,7 @@ impl SqliteStore {
         }
         turn.put_back(connection);
         drop(turn);
+        tx.announce();
         tx.settled.iter().for_each(|id| self.database.wakeups.wake(id));
         Ok(())
     }
@@ -189,7 +251,7 @@ impl TransactionalStore for SqliteStore {
     /// Waits at most `lock_wait` for every other writer of the database, and fails as unavailable after that;
     /// [`begin_in`](Self::begin_in) then finds nobody left to wait for.
     fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx> {
-        Box::pin(self.open_tx(lock_wait))
+        Box::pin(SqliteTransaction::open(&self.database.file, lock_wait))
     }
 
     fn begin_in<'a>(&'a self, tx: &'a mut Self::Tx, call: &'a Call) -> Reply<'a, Verdict> {
@@ -222,15 +284,9 @@ impl TransactionalStore for SqliteStore {
         Box::pin(self.commit_tx(tx))
     }
 
-    fn rollback(&self, mut tx: Self::Tx) -> Reply<'_, ()> {
+    fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()> {
         Box::pin(async move {
-            let (Some(mut connection), Some(mut turn)) = (tx.connection.take(), tx.turn.take()) else {
-                return Ok(());
-            };
-            match exec(&mut connection, "rollback").await {
-                Ok(()) => turn.put_back(connection),
-                Err(error) => tracing::debug!(%error, "roll back by closing the connection"),
-            }
+            tx.rollback().await;
             Ok(())
         })
     }
@@ -244,9 +300,7 @@ impl Database {
         id: &CallId,
         context: &'static str,
     ) -> Result<&'t mut Entry, StoreError> {
-        if tx.connection.as_ref().is_none_or(Writer::has_ended) {
-            return Err(ended(context));
-        }
+        tx.check(context)?;
         if !tx.entries.contains_key(id) {
             let entry = self.entry(tx, id, context).await?;
             tx.entries.insert(*id, entry);
@@ -284,7 +338,7 @@ impl Database {
 
 /// Refuses a connection without an open transaction, on which the record would be committed without the effect: SQLite
 /// may have ended the caller's transaction under a statement whose error was not cared for.
-async fn check_open(connection: &mut SqliteConnection, context: &'static str) -> Result<(), StoreError> {
+pub(super) async fn check_open(connection: &mut SqliteConnection, context: &'static str) -> Result<(), StoreError> {
     // There is no way to ask, but a transaction cannot begin within another, and failing to changes nothing.
     match exec(connection, "begin").await {
         Err(error) if is_misplaced(&error) => Ok(()),

@@ -4,6 +4,7 @@ mod batches;
 mod faults;
 #[cfg(feature = "journal")]
 mod journal;
+mod queue;
 mod schema;
 mod settings;
 mod suite;

@@ -1,0 +1,73 @@
+//! Tasks in the caller's transaction, which is the same that a store's records ride in.
+
+use sqlx::SqliteConnection;
+
+use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue};
+use exactly::store::Reply;
+use exactly::{Fenced, StoreError};
+
+use super::{SqliteQueue, check_count};
+use crate::error::failed;
+use crate::sqlite::SqliteTransaction;
+use crate::sqlite::database::TURN_WAIT_MAX;
+use crate::sqlite::tx::check_open;
+
+const ENQUEUE: &str = "enqueue tasks";
+const SETTLE: &str = "settle tasks";
+
+impl SqliteQueue {
+    /// As [`settle`](exactly::queue::Queue::settle), if the transaction of your own that `connection` is in commits. Start
+    /// it with `BEGIN IMMEDIATE`, and [`announce`](Self::announce) it after its commit.
+    pub async fn settle_within(
+        &self,
+        connection: &mut SqliteConnection,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Fenced>, StoreError> {
+        check_count(settlements.len(), SETTLE)?;
+        check_open(connection, SETTLE).await?;
+        let now = self.now_on(connection).await.map_err(failed(SETTLE))?;
+        let settled = self.settle_on(connection, settlements, now).await;
+        settled.map_err(failed(SETTLE))
+    }
+}
+
+impl TransactionalQueue for SqliteQueue {
+    type Tx = SqliteTransaction;
+
+    /// Waits for every other writer of the database, and fails as unavailable after ten seconds.
+    fn open(&self) -> Reply<'_, Self::Tx> {
+        Box::pin(SqliteTransaction::open(&self.file, TURN_WAIT_MAX))
+    }
+
+    fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        Box::pin(async move {
+            check_count(tasks.len(), ENQUEUE)?;
+            tx.check(ENQUEUE)?;
+            tx.arrives(&self.arrivals);
+            let now = self.now_on(tx).await.map_err(failed(ENQUEUE))?;
+            self.enqueue_on(tx, tasks, now).await.map_err(failed(ENQUEUE))
+        })
+    }
+
+    fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+        Box::pin(async move {
+            check_count(settlements.len(), SETTLE)?;
+            tx.check(SETTLE)?;
+            tx.arrives(&self.arrivals);
+            let now = self.now_on(tx).await.map_err(failed(SETTLE))?;
+            self.settle_on(tx, settlements, now).await.map_err(failed(SETTLE))
+        })
+    }
+
+    /// Refuses a transaction in which calls were begun: those are committed by their store.
+    fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(tx.commit())
+    }
+
+    fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(async move {
+            tx.rollback().await;
+            Ok(())
+        })
+    }
+}
