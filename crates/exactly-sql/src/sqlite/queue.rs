@@ -5,6 +5,7 @@
 //! the caller has; what has to be known is read in it, decided here and written back, since nobody else can write in
 //! between.
 
+mod book;
 mod builder;
 mod change;
 mod enqueue;

@@ -49,3 +49,12 @@ create table if not exists "{prefix}_lanes" (
   paused integer not null default 0 check (paused in (0, 1)),
   cap integer check (cap >= 0)
 ) strict, without rowid;
+-- Schedules, and up to when their occurrences have become tasks.
+create table if not exists "{prefix}_schedules" (
+  name text not null primary key,
+  definition blob not null,
+  paused integer not null check (paused in (0, 1)),
+  -- Null before the first time.
+  position integer,
+  changed_at integer not null
+) strict, without rowid;

@@ -17,7 +17,7 @@ use crate::sqlite::database::Slot;
 use crate::sqlite::table::{instant, sql, unreadable, unsigned};
 
 /// A connection to read on, with the turn where readers need it.
-type Reader<'q> = (Option<MutexGuard<'q, Slot>>, PoolConnection<Sqlite>);
+pub(super) type Reader<'q> = (Option<MutexGuard<'q, Slot>>, PoolConnection<Sqlite>);
 
 impl InspectQueue for SqliteQueue {
     fn show(&self, id: TaskId) -> Reply<'_, Option<TaskView>> {
@@ -81,7 +81,7 @@ impl InspectQueue for SqliteQueue {
 }
 
 impl SqliteQueue {
-    async fn reader(&self, context: &'static str) -> Result<Reader<'_>, StoreError> {
+    pub(super) async fn reader(&self, context: &'static str) -> Result<Reader<'_>, StoreError> {
         let turn = self.file.turn_to_read().await;
         let connection = self.file.pool.acquire().await.map_err(failed(context))?;
         Ok((turn, connection))
@@ -126,7 +126,7 @@ impl SqliteQueue {
     }
 }
 
-fn read<T>(
+pub(super) fn read<T>(
     rows: &[SqliteRow],
     view: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
     context: &'static str,

@@ -23,6 +23,9 @@ const SIZES: usize = CHUNK.ilog2() as usize + 1;
 const VIEW: &str = "id, kind, key, lane, version, state, failures, rescues, fence, worker, enqueued_at, due_at, \
      started_at, ended_at, failure_kind, failure_message, payload, outcome";
 
+/// A schedule, in the order in which it is read.
+const ENTRY: &str = "name, definition, paused, position, changed_at";
+
 /// Every statement on the tables of one prefix, made once.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -47,6 +50,11 @@ pub(super) struct Statements {
     pub(super) depths: SqlStr,
     pub(super) show: SqlStr,
     pub(super) attempts: SqlStr,
+    pub(super) write_schedule: SqlStr,
+    pub(super) read_schedule: SqlStr,
+    pub(super) schedules: SqlStr,
+    pub(super) erase_schedule: SqlStr,
+    pub(super) advance_schedule: SqlStr,
     /// A listing's, up to its conditions.
     pub(super) list: String,
 }
@@ -58,8 +66,14 @@ impl Statements {
             tasks: table.quoted(),
             attempts: format!("\"{prefix}_task_attempts\""),
             lanes: format!("\"{prefix}_lanes\""),
+            schedules: format!("\"{prefix}_schedules\""),
         };
-        let Names { tasks, attempts, lanes } = &names;
+        let Names {
+            tasks,
+            attempts,
+            lanes,
+            schedules,
+        } = &names;
         let old =
             format!("select number from {tasks} where state = ? and ended_at <= ? order by ended_at, number limit ?");
         Self {
@@ -106,6 +120,17 @@ impl Statements {
                 "select a.fence, a.worker, a.started_at, a.ended_at, a.state, a.failure_kind, a.failure_message \
                  from {tasks} as t join {attempts} as a on a.task = t.number where t.id = ? order by a.fence"
             )),
+            write_schedule: sql(format!(
+                "insert into {schedules} (name, definition, paused, changed_at) values (?, ?, ?, ?) \
+                 on conflict do update set definition = excluded.definition, paused = excluded.paused, \
+                 changed_at = excluded.changed_at"
+            )),
+            read_schedule: sql(format!("select {ENTRY} from {schedules} where name = ?")),
+            schedules: sql(format!("select {ENTRY} from {schedules} order by name")),
+            erase_schedule: sql(format!("delete from {schedules} where name = ?")),
+            advance_schedule: sql(format!(
+                "update {schedules} set position = max(coalesce(position, 0), ?) where name = ?"
+            )),
             list: format!("select {VIEW} from {tasks}"),
         }
     }
@@ -115,6 +140,7 @@ struct Names {
     tasks: String,
     attempts: String,
     lanes: String,
+    schedules: String,
 }
 
 impl Names {
