@@ -42,7 +42,7 @@
 //! [fence](crate::queue::Fence) or an idempotency key, for which the task's id is a good one.
 
 mod appetite;
-mod attempt;
+pub(crate) mod attempt;
 mod backoff;
 mod books;
 mod builder;

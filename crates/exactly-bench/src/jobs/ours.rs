@@ -19,6 +19,9 @@ pub(super) const NAME: &str = "exactly";
 
 const NOOP: &str = "noop";
 
+/// How many jobs with an effect share a transaction.
+const SHARING: usize = 16;
+
 const TABLES: Tables = Tables {
     left: "select count(*) from exactly.tasks where state <> 3",
     failed: "select count(*) from exactly.tasks where state = 4",
@@ -85,8 +88,8 @@ pub(super) fn affecting() -> Contender {
         Settings {
             what: What::Effect,
             connections: 8,
-            concurrency: 8,
-            prefetch: 200,
+            concurrency: 8 * SHARING,
+            prefetch: 400,
             batch: 5000,
         },
         tables,
@@ -195,9 +198,8 @@ fn effect(number: u64) -> Result<Task> {
 }
 
 fn affects(queue: Arc<PgQueue>) -> Builder {
-    Worker::builder(Arc::<PgQueue>::clone(&queue)).job(job::transactional(
-        queue,
-        |job: Effect, tx: &mut PgTransaction, _| {
+    Worker::builder(Arc::<PgQueue>::clone(&queue)).job(
+        job::transactional(queue, |job: Effect, tx: &mut PgTransaction, _| {
             Box::pin(async move {
                 let insert = sqlx::query("insert into effects (job, amount) values ($1, $2)");
                 let inserted = insert.bind(job.number).bind(job.number).execute(&mut **tx).await;
@@ -205,6 +207,7 @@ fn affects(queue: Arc<PgQueue>) -> Builder {
                 said::handled(1);
                 Ok(())
             })
-        },
-    ))
+        })
+        .sharing(SHARING, 8),
+    )
 }

@@ -219,7 +219,7 @@ macro_rules! __transactional_queue_promises {
                 a_dropped_transaction_leaves_the_task_running
                 every_end_commits
                 a_superseded_worker_is_told_in_its_transaction
-                settling_again_in_a_transaction_is_answered_alike
+                a_task_is_settled_with_one_effect_only
                 a_task_and_its_successor_commit_together
                 a_rescue_and_a_transaction_exclude_each_other
                 a_lost_commit_is_learnt_by_releasing

@@ -9,8 +9,8 @@ use crate::TransactionalQueueHarness;
 use crate::answers::answered;
 use crate::request::{LEASE, LEASE_AND_A_BIT, PATIENCE};
 use crate::work::{
-    PLENTY, all_new, every_end, failure, history, leased, lost, must_apply, must_be_superseded, renewed, running,
-    settled, shown, state_after, task, the_one,
+    PLENTY, all_new, every_end, history, leased, lost, must_apply, must_be_superseded, renewed, running, settled,
+    shown, state_after, task, the_one,
 };
 
 /// Effect and outcome commit together.
@@ -75,16 +75,23 @@ pub async fn a_superseded_worker_is_told_in_its_transaction<H: TransactionalQueu
     must_apply(&*queue, fresh, End::Done("done".into())).await;
 }
 
-/// What was settled in a transaction is settled for the rest of it.
-pub async fn settling_again_in_a_transaction_is_answered_alike<H: TransactionalQueueHarness>(harness: &H) {
+/// Who settles a task a second time, in the same transaction or another one, has made its effect a second time, and is told.
+pub async fn a_task_is_settled_with_one_effect_only<H: TransactionalQueueHarness>(harness: &H) {
     let queue = harness.open().await;
     let lease = running(&*queue, "a").await.lease;
     let mut tx = done_in(harness, &*queue, lease).await;
     let again = settled_in(&*queue, &mut tx, lease, End::Done("done".into())).await;
-    let otherwise = settled_in(&*queue, &mut tx, lease, End::Bury(failure("never"))).await;
-    assert_eq!((again, otherwise), (Fenced::Applied, Fenced::Superseded));
+    assert_eq!(again, Fenced::Superseded);
     answered(queue.commit(tx).await);
+    let mut tx = answered(queue.open().await);
+    harness.effect(&mut tx, "a").await;
+    let again = settled_in(&*queue, &mut tx, lease, End::Done("done".into())).await;
+    assert_eq!(again, Fenced::Superseded);
+    answered(queue.rollback(tx).await);
+    assert_eq!(harness.effects("a").await, 1);
     assert_eq!(shown(&*queue, lease.id).await.outcome, Some("done".into()));
+    // Without an effect it can be said again.
+    must_apply(&*queue, lease, End::Done("done".into())).await;
 }
 
 /// A task can be settled and its successor enqueued in one transaction.

@@ -32,6 +32,7 @@ use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
 
 pub use self::builder::SqliteQueueBuilder;
+use self::change::Repeated;
 use self::table::Statements;
 use super::clock::ClockRow;
 use super::database::{Slot, TURN_WAIT_MAX, exec, recover_writer, write_clock};
@@ -231,7 +232,9 @@ impl Queue for SqliteQueue {
         Box::pin(async move {
             check_count(settlements.len(), CONTEXT)?;
             let mut turn = self.begin(CONTEXT).await?;
-            let settled = self.settle_on(&mut turn.connection, settlements, turn.now).await;
+            let settled = self
+                .settle_on(&mut turn.connection, settlements, Repeated::Found, turn.now)
+                .await;
             let settled = self.end(turn, settled, any_applied, CONTEXT).await?;
             // Also what is done may make room in a lane that is capped.
             self.announce();

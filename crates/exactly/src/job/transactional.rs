@@ -1,5 +1,7 @@
 //! Jobs whose effects commit together with their outcome.
 
+mod shared;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use self::shared::Shared;
 use super::terms::Terms;
 use super::{Context, Job, JobError, JobHandler, read, write};
 use crate::queue::{End, Leased, Settlement, TransactionalQueue};
@@ -58,6 +61,7 @@ where
         queue,
         work,
         terms: Terms::default(),
+        shared: None,
         job: PhantomData,
     }
 }
@@ -67,6 +71,7 @@ pub struct Transactional<J, Q, F> {
     queue: Arc<Q>,
     work: F,
     terms: Terms,
+    shared: Option<Shared>,
     job: PhantomData<fn() -> J>,
 }
 
@@ -77,6 +82,19 @@ impl<J, Q, F> Transactional<J, Q, F> {
     pub fn retries(mut self, schedule: Schedule, most: u32) -> Self {
         self.terms.schedule = schedule;
         self.terms.retries_max = most;
+        self
+    }
+
+    /// Jobs that are at hand together share transactions, `most` of them in each, and `at_once` transactions are open at
+    /// most. For jobs that only write a few rows: the commit is most of what such a job costs.
+    ///
+    /// They run one after the other in the transaction, and commit together. If one of them fails, panics or is superseded,
+    /// all of it is rolled back and each runs once more in a transaction of its own: so a function may be called twice for
+    /// one attempt, and what it does elsewhere happens twice. They fill up if the worker's concurrency is `most` times
+    /// `at_once`.
+    #[must_use]
+    pub fn sharing(mut self, most: usize, at_once: usize) -> Self {
+        self.shared = (most > 1).then(|| Shared::new(most, at_once));
         self
     }
 
@@ -94,6 +112,15 @@ where
     Q: TransactionalQueue,
     F: for<'t> Fn(J, &'t mut Q::Tx, Context) -> Working<'t, J> + Send + Sync + 'static,
 {
+    async fn run_alone(&self, task: &Leased) -> Ran {
+        let job = match read::<J>(task) {
+            Ok(job) => job,
+            Err(unreadable) => return Ran::End(End::Bury(unreadable)),
+        };
+        let ran = self.attempt(task, job).await;
+        ran.unwrap_or_else(|error| Ran::End(self.terms.failed(task, &error)))
+    }
+
     async fn attempt(&self, task: &Leased, job: J) -> Result<Ran, JobError> {
         let mut tx = self.bounded("open transaction", self.queue.open()).await?;
         let outcome = match self.work(task, job, &mut tx).await {
@@ -161,12 +188,12 @@ where
 {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
-            let job = match read::<J>(task) {
-                Ok(job) => job,
-                Err(unreadable) => return Ran::End(End::Bury(unreadable)),
-            };
-            let ran = self.attempt(task, job).await;
-            ran.unwrap_or_else(|error| Ran::End(self.terms.failed(task, &error)))
+            if let Some(shared) = &self.shared
+                && let Some(ran) = self.run_shared(shared, task).await
+            {
+                return ran;
+            }
+            self.run_alone(task).await
         })
     }
 }

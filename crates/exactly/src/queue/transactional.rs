@@ -16,8 +16,8 @@ pub trait TransactionalQueue: Queue {
     /// same key.
     fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>>;
 
-    /// As [`settle`](Queue::settle), if the transaction commits. If any settlement is `Superseded`, roll back: somebody else
-    /// has the task, and makes its effect.
+    /// As [`settle`](Queue::settle), if the transaction commits, but nothing can be settled again: whoever repeats it has made
+    /// its effect once more. If any settlement is `Superseded`, roll back: the task is done, or somebody else has it.
     fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>>;
 
     /// Commits. After an error nobody knows whether it did. [Releasing](super::End::Release) the lease by

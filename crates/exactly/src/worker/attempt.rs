@@ -75,7 +75,7 @@ impl Drop for Slip {
 }
 
 /// What the future comes to, or the message with which it panicked.
-pub(super) async fn contained<T>(future: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn contained<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = pin!(future);
     poll_fn(|cx| {
         // What the future shared with others stays as the panic left it; it is never polled again itself.

@@ -4,6 +4,7 @@ mod ledger;
 mod names;
 mod outcomes;
 mod retries;
+mod shared;
 mod transactional;
 
 use std::sync::Arc;

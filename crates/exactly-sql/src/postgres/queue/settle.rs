@@ -42,6 +42,43 @@ impl PgQueue {
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Fenced>, sqlx::Error> {
+        let settled = self.settle_once(conn, settlements).await?;
+        if settled.len() == settlements.len() {
+            return Ok(vec![Fenced::Applied; settlements.len()]);
+        }
+        self.judge(conn, settlements).await
+    }
+
+    /// In a transaction with its effect, a task is settled once: what was settled before is superseded.
+    pub(super) async fn settle_with_effect(
+        &self,
+        conn: &mut PgConnection,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Fenced>, sqlx::Error> {
+        if let [
+            Settlement {
+                lease,
+                end: End::Done(outcome),
+            },
+        ] = settlements
+        {
+            let done = self.sql.done_one.query().bind(lease.id.as_uuid());
+            let done = done.bind(fence_code(lease.fence)).bind(outcome.as_ref());
+            return Ok(vec![applied(done.execute(conn).await?.rows_affected() > 0)]);
+        }
+        let mut settled = self.settle_once(conn, settlements).await?;
+        let answers = settlements
+            .iter()
+            .map(|settlement| applied(settled.remove(&settlement.lease.id)));
+        Ok(answers.collect())
+    }
+
+    /// Which tasks were this call's to settle.
+    async fn settle_once(
+        &self,
+        conn: &mut PgConnection,
+        settlements: &[Settlement],
+    ) -> Result<HashSet<TaskId>, sqlx::Error> {
         let mut sorted: Vec<&Settlement> = settlements.iter().collect();
         sorted.sort_by_key(|settlement| settlement.lease.id);
         let all_done = sorted.iter().all(|settlement| matches!(settlement.end, End::Done(_)));
@@ -50,11 +87,7 @@ impl PgQueue {
         } else {
             self.settle_any(conn, &sorted).await?
         };
-        let settled = ids(&rows)?;
-        if settled.len() == settlements.len() {
-            return Ok(vec![Fenced::Applied; settlements.len()]);
-        }
-        self.judge(conn, settlements).await
+        ids(&rows)
     }
 
     async fn done(&self, conn: &mut PgConnection, sorted: &[&Settlement]) -> Result<Vec<PgRow>, sqlx::Error> {

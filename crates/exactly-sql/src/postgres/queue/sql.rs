@@ -88,6 +88,7 @@ pub(super) struct Sql {
     pub(super) any_capped: Text,
     pub(super) renew: Text,
     pub(super) done: Text,
+    pub(super) done_one: Text,
     pub(super) settle: Text,
     pub(super) settled: Text,
     pub(super) rescue: Text,
@@ -124,6 +125,10 @@ impl Sql {
                  from unnest($1::uuid[], $2::int8[], $3::bytea[]) as w (id, fence, outcome)
                  where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
                  returning c.id"
+            )),
+            done_one: Text::new(format!(
+                "update {table} set state = 3, outcome = $3, ended_at = {NOW}, due_at = null
+                 where id = $1 and fence = $2 and state + 0 = 1"
             )),
             settle: Text::new(settle(&table, &attempts)),
             settled: Text::new(format!(

@@ -32,7 +32,7 @@ impl TransactionalQueue for PgQueue {
     fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
         Box::pin(async move {
             check_count(settlements.len(), "settle tasks")?;
-            let settled = within(BATCH_TIMEOUT, self.settle_on(tx.own(), settlements)).await;
+            let settled = within(BATCH_TIMEOUT, self.settle_with_effect(tx.own(), settlements)).await;
             match &settled {
                 Ok(_) => tx.sound(),
                 Err(error) => tx.failed(error).await,
@@ -61,15 +61,14 @@ impl TransactionalQueue for PgQueue {
 }
 
 impl PgQueue {
-    /// As [`settle`](exactly::queue::Queue::settle), if the transaction that `conn` is in commits. If a settlement is
-    /// `Superseded`, roll back: somebody else has the task, and makes its effect.
+    /// As [`settle_in`](TransactionalQueue::settle_in), in a transaction of your own that `conn` is in.
     pub async fn settle_within(
         &self,
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Fenced>, StoreError> {
         check_count(settlements.len(), "settle tasks")?;
-        let settled = within(BATCH_TIMEOUT, self.settle_on(conn, settlements)).await;
+        let settled = within(BATCH_TIMEOUT, self.settle_with_effect(conn, settlements)).await;
         if let Err(error) = &settled {
             let _ = forget_stale_plans(conn, error).await;
         }

@@ -51,11 +51,21 @@ struct Note {
     failure: Failure,
 }
 
+/// What is said of a settlement that was carried out before.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Repeated {
+    /// That it was.
+    Found,
+    /// That it comes too late: who settles with an effect has made it twice.
+    Superseded,
+}
+
 impl SqliteQueue {
     pub(super) async fn settle_on(
         &self,
         connection: &mut SqliteConnection,
         settlements: &[Settlement],
+        repeated: Repeated,
         now: Timestamp,
     ) -> Result<Vec<Fenced>, sqlx::Error> {
         let ids: Vec<_> = settlements.iter().map(|settlement| settlement.lease.id).collect();
@@ -66,7 +76,10 @@ impl SqliteQueue {
                 return Fenced::Superseded;
             };
             if row.state != TaskState::Running {
-                return row.repeated(end);
+                return match repeated {
+                    Repeated::Found => row.repeated(end),
+                    Repeated::Superseded => Fenced::Superseded,
+                };
             }
             notes.extend(row.settle(end, now));
             Fenced::Applied

@@ -61,13 +61,7 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(table: &Name) -> Self {
-        let prefix = table.as_str().strip_suffix("_tasks").unwrap_or(table.as_str());
-        let names = Names {
-            tasks: table.quoted(),
-            attempts: format!("\"{prefix}_task_attempts\""),
-            lanes: format!("\"{prefix}_lanes\""),
-            schedules: format!("\"{prefix}_schedules\""),
-        };
+        let names = Names::beside(table);
         let Names {
             tasks,
             attempts,
@@ -144,6 +138,16 @@ struct Names {
 }
 
 impl Names {
+    fn beside(table: &Name) -> Self {
+        let prefix = table.as_str().strip_suffix("_tasks").unwrap_or(table.as_str());
+        Self {
+            tasks: table.quoted(),
+            attempts: format!("\"{prefix}_task_attempts\""),
+            lanes: format!("\"{prefix}_lanes\""),
+            schedules: format!("\"{prefix}_schedules\""),
+        }
+    }
+
     fn insert(&self, size: usize) -> String {
         let (tasks, rows) = (&self.tasks, rows(7, size));
         // The condition leaves empty rows out. Rows get their numbers in the order of the values.

@@ -6,6 +6,7 @@ use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue};
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError};
 
+use super::change::Repeated;
 use super::{SqliteQueue, check_count};
 use crate::error::failed;
 use crate::sqlite::SqliteTransaction;
@@ -16,7 +17,7 @@ const ENQUEUE: &str = "enqueue tasks";
 const SETTLE: &str = "settle tasks";
 
 impl SqliteQueue {
-    /// As [`settle`](exactly::queue::Queue::settle), if the transaction of your own that `connection` is in commits. Start
+    /// As [`settle_in`](TransactionalQueue::settle_in), in a transaction of your own that `connection` is in. Start
     /// it with `BEGIN IMMEDIATE`, and [`announce`](Self::announce) it after its commit.
     pub async fn settle_within(
         &self,
@@ -26,7 +27,7 @@ impl SqliteQueue {
         check_count(settlements.len(), SETTLE)?;
         check_open(connection, SETTLE).await?;
         let now = self.now_on(connection).await.map_err(failed(SETTLE))?;
-        let settled = self.settle_on(connection, settlements, now).await;
+        let settled = self.settle_on(connection, settlements, Repeated::Superseded, now).await;
         settled.map_err(failed(SETTLE))
     }
 }
@@ -55,7 +56,9 @@ impl TransactionalQueue for SqliteQueue {
             tx.check(SETTLE)?;
             tx.arrives(&self.arrivals);
             let now = self.now_on(tx).await.map_err(failed(SETTLE))?;
-            self.settle_on(tx, settlements, now).await.map_err(failed(SETTLE))
+            self.settle_on(tx, settlements, Repeated::Superseded, now)
+                .await
+                .map_err(failed(SETTLE))
         })
     }
 
