@@ -1,5 +1,7 @@
 //! The job queues of others, each with the settings that were the fastest here.
 //!
+//! They were tried out on two cores that other programs were using too, so small differences between settings say little.
+//!
 //! They are installed and built by the benchmark itself, into the target folder. One that cannot be had is not measured, and
 //! the report says why.
 
@@ -46,6 +48,9 @@ impl Folder {
     }
 }
 
+/// Makes a contender of a program in the folder.
+type Made = fn(&Path) -> Contender;
+
 /// All peers, or why they are not there.
 pub(super) async fn all(folder: &Folder) -> Vec<Candidate> {
     let node = npm::install(&folder.0.join("node")).await;
@@ -57,7 +62,7 @@ pub(super) async fn all(folder: &Folder) -> Vec<Candidate> {
         });
     }
     let built = cargo::build(&folder.0.join("rust")).await;
-    let in_rust: [(_, fn(&Path) -> Contender); 3] = [
+    let in_rust: [(_, Made); 3] = [
         ("graphile_worker", graphile_worker),
         ("apalis-postgres", apalis),
         ("underway", underway),
@@ -69,13 +74,13 @@ pub(super) async fn all(folder: &Folder) -> Vec<Candidate> {
     peers
 }
 
-/// Batching as its own performance test has it, with a longer local queue. Tried, with 40 000 and 100 000 jobs: local
-/// queues of 500 (what the test has), 2000, 5000 and 10 000, of which 2000 took the least CPU time per job; 10, 24, 100 and
-/// 400 jobs at the same time, which hardly matters for jobs that do nothing; a delay before completing of 0, 10 and 50 ms,
-/// which did not matter beyond the noise.
+/// Batching as its own performance test has it, with a longer local queue. Tried once or twice each, with 40 000 and
+/// 100 000 jobs: local queues of 500 (what the test has), 2000, 5000 and 10 000, of which 2000 took the least CPU time per
+/// job; 10, 24, 100 and 400 jobs at the same time, of which 400 took more; a delay before completing of 0, 10 and 50 ms,
+/// which made no difference beyond the noise.
 ///
-/// One process takes less CPU time per job, and two were faster where others had the cores too. So both are measured, and
-/// the faster one counts.
+/// One process takes less CPU time per job, and two were often faster where others had the cores too. So both are measured,
+/// and the faster one counts.
 fn graphile_worker_node(name: &'static str, program: Program, processes: usize) -> Contender {
     Contender {
         name,
@@ -93,9 +98,10 @@ fn graphile_worker_node(name: &'static str, program: Program, processes: usize) 
     }
 }
 
-/// Tried, with 20 000 to 100 000 jobs: both drivers, of which sqlx was slower in three of four pairs; 24, 100 and 500 jobs
-/// at the same time; local queues of 500, 1000, 2000 and 5000; one, two and four of them; a delay before completing of 0, 1
-/// and 5 ms, of which 0 was the slowest. Its own performance test has 500 jobs, one queue of 5000 and 5 ms.
+/// Tried once or twice each, with 20 000 to 100 000 jobs: both drivers, of which sqlx was slower in three of four pairs; 24,
+/// 100 and 500 jobs at the same time; local queues of 500, 1000, 2000 and 5000; one, two and four of them; a delay before
+/// completing of 0, 1 and 5 ms, of which 0 was the slowest. Its own performance test has 500 jobs, one queue of 5000 and
+/// 5 ms.
 fn graphile_worker(programs: &Path) -> Contender {
     Contender {
         name: "graphile_worker",
@@ -114,8 +120,9 @@ fn graphile_worker(programs: &Path) -> Contender {
     }
 }
 
-/// Tried, with 20 000 jobs: one, two and four workers; batches of 100, 200, 500, 1000 and 2000, of which small ones were
-/// several times slower. Tasks are not marked as running, as in its own example: who fetched them is recorded anyway.
+/// Tried once each, with 20 000 jobs: one, two and four workers; batches of 100, 200, 500, 1000 and 2000, of which the two
+/// smallest were several times slower. With 200 000 jobs it takes twice the CPU time per job, and nothing else was tried
+/// there. Tasks are not marked as running, as in its own example: who fetched them is recorded anyway.
 fn apalis(programs: &Path) -> Contender {
     Contender {
         name: "apalis-postgres",
@@ -128,7 +135,7 @@ fn apalis(programs: &Path) -> Contender {
 }
 
 /// It looks through everything that waits for each task that it takes, so 200 000 of them would take it hours. Fewer jobs
-/// are in its favour. Tried: three and eight tasks at the same time, of which eight were faster.
+/// are in its favour. Tried once each: three and eight tasks at the same time, of which eight were faster.
 fn underway(programs: &Path) -> Contender {
     Contender {
         name: "underway",

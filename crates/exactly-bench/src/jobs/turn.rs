@@ -15,7 +15,7 @@ use crate::machine::{self, Pid};
 use crate::versus::Turn;
 
 /// How long nothing may happen.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
+const STUCK_AFTER: Duration = Duration::from_mins(1);
 /// How often the tables are looked at when all handlers have run.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long a worker may take to go when it is told to.
@@ -218,5 +218,93 @@ impl Meter {
             p99_ms: f64::NAN,
             foreign: foreign.as_secs_f64() / (elapsed.as_secs_f64() * cores as f64),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::jobs::contender::Program;
+
+    const NONE: &str = "select 0::int8";
+    const ONE: &str = "select 1::int8";
+    const TWO: &str = "select 2::int8";
+    const ALL_DONE: Tables = Tables {
+        left: NONE,
+        failed: NONE,
+        done: Some(TWO),
+    };
+    const HONEST: &str = "echo ready; read go; echo 0; echo 2; read end";
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the servers of tests are named by the environment"
+    )]
+    async fn server() -> Database {
+        let url = std::env::var("EXACTLY_TEST_POSTGRES_URL").expect("run `cargo xtask test`, which starts the servers");
+        Database::connect(&url).await.unwrap()
+    }
+
+    /// What becomes of a turn of two jobs, with a worker that is a shell script.
+    async fn outcome(name: &'static str, script: &str, tables: Tables) -> Result<Turn, String> {
+        let script = format!("test \"$1\" = fill && exit; {script}");
+        let contender = Contender {
+            name,
+            program: Program {
+                path: "/bin/sh".into(),
+                arguments: vec!["-c".into(), script.into(), "worker".into()],
+                environment: &[],
+            },
+            settings: Value::Null,
+            processes: 1,
+            jobs_max: None,
+            tables,
+        };
+        turn(&server().await, &contender, 2)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_worker_whose_tables_agree_is_measured() {
+        let turn = outcome("test agreed", HONEST, ALL_DONE).await.unwrap();
+        assert!(turn.per_second > 0.0);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_says_more_than_its_tables_is_not_measured() {
+        let fewer = Tables {
+            done: Some(ONE),
+            ..ALL_DONE
+        };
+        let said = outcome("test fewer", HONEST, fewer).await.unwrap_err();
+        assert_eq!(said, "1 jobs are done, of 2");
+    }
+
+    #[tokio::test]
+    async fn failed_jobs_are_not_measured() {
+        let failed = Tables {
+            left: ONE,
+            failed: ONE,
+            done: None,
+        };
+        let said = outcome("test failed", HONEST, failed).await.unwrap_err();
+        assert_eq!(said, "1 of 2 jobs failed");
+    }
+
+    #[tokio::test]
+    async fn a_job_that_runs_twice_is_not_measured() {
+        let twice = "echo ready; read go; echo 0; echo 3; read end";
+        let said = outcome("test twice", twice, ALL_DONE).await.unwrap_err();
+        assert_eq!(said, "3 jobs were handled, of 2");
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_ends_early_is_not_measured() {
+        let early = "echo ready; read go; echo 0; echo 1";
+        let said = outcome("test early", early, ALL_DONE).await.unwrap_err();
+        assert_eq!(said, "a worker ended, after [1]");
     }
 }

@@ -24,6 +24,14 @@ pub(super) async fn build(folder: &Path) -> Result<PathBuf> {
             "--target-dir",
         ])
         .arg(folder);
+    // Some build scripts look at these and would begin anew, depending on whether cargo started us.
+    let of_this_package = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    });
+    for name in of_this_package {
+        cargo.env_remove(name);
+    }
     run(&mut cargo).await?;
     Ok(folder.join("release"))
 }
