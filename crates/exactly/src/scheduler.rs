@@ -2,7 +2,7 @@
 //!
 //! Any number of schedulers can run beside each other, and each can be killed at any point: everything that they make is a
 //! task with a key that follows from what it is for, so whatever two of them make, or one makes twice, is there once.
-//! There is no leader, no lock and no timer to lose. The queue's clock decides what is due, not the process's.
+//! There is no leader, no lock and no timer to lose. The queue's calendar decides what is due.
 //!
 //! ```text
 //!   plan ──▶ tick: one row per occurrence and zone, made up to a minute ahead and leased when it is due
@@ -56,7 +56,7 @@ const MISSED_ROWS_MAX: usize = 1000;
 
 /// Makes tasks of schedules.
 #[derive(Debug)]
-pub struct Scheduler<Q> {
+pub struct Scheduler<Q: ?Sized> {
     queue: Arc<Q>,
     plans: Arc<dyn Plans>,
 }
@@ -70,7 +70,7 @@ pub struct Pass {
     pub failed: usize,
 }
 
-impl<Q: Book + InspectQueue> Scheduler<Q> {
+impl<Q: Book + InspectQueue + ?Sized> Scheduler<Q> {
     /// A scheduler that keeps its ticks in `queue`, which holds the tasks too.
     pub fn new(queue: Arc<Q>, plans: Arc<dyn Plans>) -> Self {
         Self { queue, plans }
@@ -98,7 +98,7 @@ impl<Q: Book + InspectQueue> Scheduler<Q> {
 
     /// Makes ticks of everything that is due up to [`AHEAD`] from now. One plan that fails does not stop another.
     pub async fn pass(&self) -> Result<Pass, StoreError> {
-        let now = self.queue.now().await?;
+        let now = self.queue.calendar().await?;
         let mut pass = Pass::default();
         for plan in self.plans.plans().await? {
             match self.see_to(&plan, now).await {
@@ -115,7 +115,7 @@ impl<Q: Book + InspectQueue> Scheduler<Q> {
     /// Gives a subject that is new in a zone the task of the last occurrence there, unless it has one for that local date.
     /// For a subject that moved to where today's hour has passed: the tick that it belonged to will not come.
     pub async fn admit(&self, plan: &Plan, subject: &str, zone: &Zone) -> Result<Option<Enqueued>, StoreError> {
-        let now = self.queue.now().await?;
+        let now = self.queue.calendar().await?;
         let since =
             instant(now) - jiff::SignedDuration::try_from(plan.catch_up()).unwrap_or(jiff::SignedDuration::ZERO);
         let passed = plan.pattern().after(zone, since);
@@ -131,6 +131,10 @@ impl<Q: Book + InspectQueue> Scheduler<Q> {
 
     async fn see_to(&self, plan: &Plan, now: Timestamp) -> Result<usize, StoreError> {
         let Some(entry) = self.queue.read_schedule(plan.name()).await? else {
+            if self.plans.plan(plan.name()).await?.is_none() {
+                // Withdrawn since it was read, and not to come back.
+                return Ok(0);
+            }
             // Seen for the first time: what was before is none of its business.
             let definition = Bytes::from(plan.to_string());
             self.queue.write_schedule(plan.name(), &definition, false).await?;

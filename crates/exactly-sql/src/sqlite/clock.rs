@@ -74,6 +74,11 @@ impl StoreClock {
         }
     }
 
+    /// The instant by the wall clock, for what happens at a time of day. Nothing is forgotten and no lease ends by it.
+    pub(super) fn calendar(&self) -> Timestamp {
+        self.wall.now()
+    }
+
     /// This is the row now.
     pub(super) fn saw(&self, row: ClockRow) {
         self.row.store(row.store.as_millis(), Ordering::Relaxed);

@@ -22,6 +22,10 @@ pub trait Book: Queue {
 
     /// Everything up to `position` has become tasks. Never goes back. Does nothing for a schedule that is not there.
     fn advance_schedule<'a>(&'a self, name: &'a str, position: Timestamp) -> Reply<'a, ()>;
+
+    /// The present instant on the calendar, by which occurrences are due and positions are counted. The clock that judges
+    /// leases may be behind it: where it is kept in the database, it stands still while nobody is there.
+    fn calendar(&self) -> Reply<'_, Timestamp>;
 }
 
 /// A schedule as it is remembered.

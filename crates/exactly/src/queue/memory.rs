@@ -224,6 +224,10 @@ impl Book for MemoryQueue {
             }
         })
     }
+
+    fn calendar(&self) -> Reply<'_, Timestamp> {
+        self.step(|_, now| now)
+    }
 }
 
 fn check_count(count: usize, context: &str) -> Result<(), StoreError> {

@@ -59,7 +59,7 @@ fn task(chunk: &Chunk) -> Result<Task, StoreError> {
     Ok(task.in_lane(lane(&tick.schedule)))
 }
 
-impl<Q: Book + InspectQueue> Ticks<Q> {
+impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
     /// Ends the attempt at a chunk.
     pub(super) async fn fan_out(&self, task: &Leased) -> End {
         let chunk: Chunk = match serde_json::from_slice(&task.payload) {

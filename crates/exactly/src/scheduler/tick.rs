@@ -120,12 +120,12 @@ pub(super) fn unknown_zone(plan: &Plan, name: &str, error: &ZoneError) -> Result
 
 /// Turns ticks that are due into the tasks of their subjects.
 #[derive(Debug)]
-pub struct Ticks<Q> {
+pub struct Ticks<Q: ?Sized> {
     pub(super) queue: Arc<Q>,
     pub(super) plans: Arc<dyn Plans>,
 }
 
-impl<Q: Book + InspectQueue> Handler for Ticks<Q> {
+impl<Q: Book + InspectQueue + ?Sized> Handler for Ticks<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let end = if *task.kind == *FAN_OUT_KIND {
@@ -138,7 +138,7 @@ impl<Q: Book + InspectQueue> Handler for Ticks<Q> {
     }
 }
 
-impl<Q> Clone for Ticks<Q> {
+impl<Q: ?Sized> Clone for Ticks<Q> {
     fn clone(&self) -> Self {
         Self {
             queue: Arc::clone(&self.queue),
@@ -154,7 +154,7 @@ struct UnknownZone {
     error: String,
 }
 
-impl<Q: Book + InspectQueue> Ticks<Q> {
+impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
     /// Ends the attempt at a tick.
     pub(super) async fn fire(&self, task: &Leased) -> End {
         if let Ok(unknown) = serde_json::from_slice::<UnknownZone>(&task.payload) {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use exactly::clock::Timestamp;
-use exactly::queue::{Book, Entry};
+use exactly::queue::{Book, Entry, InspectQueue as _};
 use exactly::store::Reply;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
@@ -70,6 +70,10 @@ impl Book for PgQueue {
                 .push(")");
             self.look(query).await.map(drop).map_err(failed("advance schedule"))
         })
+    }
+
+    fn calendar(&self) -> Reply<'_, Timestamp> {
+        self.now()
     }
 }
 

@@ -49,7 +49,8 @@ create table if not exists "{prefix}_lanes" (
   paused integer not null default 0 check (paused in (0, 1)),
   cap integer check (cap >= 0)
 ) strict, without rowid;
--- Schedules, and up to when their occurrences have become tasks.
+-- Schedules, and up to when their occurrences have become tasks. Their instants are on the calendar, not on the clock that
+-- judges leases.
 create table if not exists "{prefix}_schedules" (
   name text not null primary key,
   definition blob not null,

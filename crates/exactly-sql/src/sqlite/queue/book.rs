@@ -23,7 +23,7 @@ impl Book for SqliteQueue {
                 .bind(name)
                 .bind(&definition[..])
                 .bind(paused)
-                .bind(timestamp(turn.now));
+                .bind(timestamp(self.file.clock.calendar()));
             let written = write.execute(&mut *turn.connection).await.map(drop);
             self.end(turn, written, |()| true, CONTEXT).await
         })
@@ -71,6 +71,10 @@ impl Book for SqliteQueue {
             let advanced = advance.execute(&mut *turn.connection).await.map(drop);
             self.end(turn, advanced, |()| true, CONTEXT).await
         })
+    }
+
+    fn calendar(&self) -> Reply<'_, Timestamp> {
+        Box::pin(async { Ok(self.file.clock.calendar()) })
     }
 }
 
