@@ -123,6 +123,20 @@ pub fn describe_scheduler() {
     );
 }
 
+/// The values of the label `ended` of [`OCCURRENCES`].
+#[cfg(feature = "schedule")]
+const OCCURRENCE_ENDS: [&str; 5] = ["fired", "shifted", "caught_up", "missed", "withdrawn"];
+
+/// Tells the recorder that nothing has happened yet to the schedule of this name, so that its first event is not hidden from
+/// whoever looks at rates.
+#[cfg(feature = "schedule")]
+pub fn expect_schedule(name: &str) {
+    counter!(JOB_CONFLICT, "schedule" => name.to_owned()).increment(0);
+    for ended in OCCURRENCE_ENDS {
+        counter!(OCCURRENCES, "schedule" => name.to_owned(), "ended" => ended).increment(0);
+    }
+}
+
 #[cfg(feature = "schedule")]
 pub(crate) fn occurrence(schedule: &str, ended: &'static str) {
     counter!(OCCURRENCES, "schedule" => schedule.to_owned(), "ended" => ended).increment(1);

@@ -115,6 +115,10 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
+/// What is noted of an attempt that was stopped because its worker was [drained](Running::drain) for longer than it may
+/// take. How far it had come is not known.
+pub const SHUT_DOWN: &str = "the worker was shut down while it ran";
+
 /// How a handler ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ran {

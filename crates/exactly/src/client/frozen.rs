@@ -26,6 +26,8 @@ pub(super) struct Frozen {
     pub(super) is_key_given: bool,
     /// It was sent by somebody who did not learn what came of it.
     pub(super) was_sent: bool,
+    /// It is not sent on to where answers point.
+    pub(super) is_straight: bool,
     pub(super) key_header: HeaderName,
     /// What the caller calls it, over restarts.
     pub(super) operation: Option<String>,
@@ -200,6 +202,7 @@ mod tests {
                 key: None,
                 is_key_given: false,
                 was_sent: false,
+                is_straight: false,
                 key_header: super::super::KEY_HEADER,
                 operation: None,
                 policy: Policy::of(Class::UserFacing),

@@ -132,12 +132,13 @@ impl Pending {
             key: None,
             is_key_given: false,
             was_sent: false,
+            is_straight: true,
             key_header: self.call.key_header.clone(),
             operation: None,
             policy: self.call.policy.clone(),
             on_attempt: OnAttempt::default(),
         };
-        self.client.run(&mut question, Way::Straight, None).await
+        self.client.run(&mut question, Way::Straight, false, None).await
     }
 
     /// What the question may carry: everything but the content, if it goes where the call went.
@@ -229,8 +230,12 @@ impl Pending {
 
     async fn run(mut self) -> Outcome {
         let expires_in = self.expires.saturating_duration_since(Instant::now());
-        let way = if self.doubt { Way::WithKey } else { Way::Free };
-        let mut ran = self.client.run(&mut self.call, way, Some(expires_in)).await;
+        let way = match self.doubt {
+            _ if self.call.is_straight => Way::Straight,
+            true => Way::WithKey,
+            false => Way::Free,
+        };
+        let mut ran = self.client.run(&mut self.call, way, self.doubt, Some(expires_in)).await;
         self.ended = Instant::now();
         let stands = ran.expires.map(|expires| match expires {
             Expiry::In(left) => left.min(FOREVER),
@@ -323,11 +328,11 @@ fn ending_asked(told: &Ran<Answer>) -> Ending {
 
 impl Client {
     /// Attempts a call until it is over.
-    async fn run(&self, call: &mut Frozen, way: Way, expires_in: Option<Duration>) -> Ran<Answer> {
+    async fn run(&self, call: &mut Frozen, way: Way, doubt: bool, expires_in: Option<Duration>) -> Ran<Answer> {
         let payload = call.payload.lend();
         let call = &*call;
         let mut course = Course::new(&call.policy, call.is_repeatable()).expires_in(expires_in);
-        if way == Way::WithKey {
+        if doubt {
             course = course.in_doubt();
         }
         let plan = Plan {

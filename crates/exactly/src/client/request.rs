@@ -32,6 +32,7 @@ pub struct RequestBuilder {
     payload: Payload,
     key: Option<Arc<str>>,
     was_sent: bool,
+    is_straight: bool,
     operation: Option<String>,
     policy: Policy,
     on_attempt: OnAttempt,
@@ -48,6 +49,7 @@ impl RequestBuilder {
             payload: Payload::Whole(Bytes::new()),
             key: None,
             was_sent: false,
+            is_straight: false,
             operation: None,
             policy,
             on_attempt: OnAttempt::default(),
@@ -124,6 +126,12 @@ impl RequestBuilder {
     pub fn resume(mut self, key: impl Into<Arc<str>>) -> Self {
         self.was_sent = true;
         self.key(key)
+    }
+
+    /// Goes nowhere else than to its address: an answer that points elsewhere is the answer.
+    pub fn straight(mut self) -> Self {
+        self.is_straight = true;
+        self
     }
 
     /// Names the operation for the journal: after a restart, the same name goes on with the same key.
@@ -222,6 +230,7 @@ impl RequestBuilder {
             key,
             is_key_given,
             was_sent: self.was_sent,
+            is_straight: self.is_straight,
             key_header,
             operation: self.operation,
             policy: self.policy,

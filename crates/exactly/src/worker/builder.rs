@@ -42,6 +42,7 @@ pub(super) struct Settings {
 pub struct Builder {
     queue: Arc<dyn Queue>,
     handlers: Vec<(Box<str>, Box<dyn Handler>)>,
+    otherwise: Option<Box<dyn Handler>>,
     on_buried: Option<OnBuried>,
     prefetch: Option<usize>,
     heartbeat: Option<Duration>,
@@ -53,6 +54,7 @@ impl Builder {
         Self {
             queue,
             handlers: Vec::new(),
+            otherwise: None,
             on_buried: None,
             prefetch: None,
             heartbeat: None,
@@ -70,9 +72,16 @@ impl Builder {
         }
     }
 
-    /// Tasks of this kind are done by this handler. A task whose kind has none is buried.
+    /// Tasks of this kind are done by this handler. A task whose kind has none is buried, unless there is one for it
+    /// [otherwise](Self::otherwise).
     pub fn handle(mut self, kind: impl Into<Box<str>>, handler: impl Handler) -> Self {
         self.handlers.push((kind.into(), Box::new(handler)));
+        self
+    }
+
+    /// Tasks of every other kind are done by this handler, and counted together. For whoever lets others name kinds.
+    pub fn otherwise(mut self, handler: impl Handler) -> Self {
+        self.otherwise = Some(Box::new(handler));
         self
     }
 
@@ -154,7 +163,7 @@ impl Builder {
         }
         let id = WorkerId::random();
         let books = Books {
-            kinds: Kinds::new(self.handlers),
+            kinds: Kinds::new(self.handlers, self.otherwise),
             on_buried: self.on_buried,
         };
         let stop = CancellationToken::new();
@@ -165,7 +174,7 @@ impl Builder {
 
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        if self.handlers.is_empty() {
+        if self.handlers.is_empty() && self.otherwise.is_none() {
             faults.push("there is no handler, so every task would be buried; add one with handle".to_owned());
         }
         for (position, (kind, _)) in self.handlers.iter().enumerate() {

@@ -8,11 +8,14 @@ use std::time::Duration;
 use metrics::{Counter, Histogram, counter, histogram};
 
 use super::Handler;
-use crate::queue::End;
+use crate::queue::{End, FailureKind};
 use crate::telemetry;
 
 /// What tasks of a kind that has no handler here are counted under, so that nobody who can enqueue can make up labels.
 pub(super) const UNKNOWN: &str = "unknown";
+
+/// The same where a handler does all other kinds.
+pub(super) const OTHER: &str = "other";
 
 /// A handler with its counters, which are looked up once and not for each task.
 pub(super) struct Kind {
@@ -23,6 +26,7 @@ pub(super) struct Kind {
 #[derive(Debug)]
 pub(super) struct Kinds {
     known: HashMap<Box<str>, Arc<Kind>>,
+    otherwise: Option<Arc<Kind>>,
     unknown: Meters,
 }
 
@@ -32,28 +36,36 @@ struct Meters {
 }
 
 impl Kinds {
-    pub(super) fn new(handlers: Vec<(Box<str>, Box<dyn Handler>)>) -> Self {
+    pub(super) fn new(handlers: Vec<(Box<str>, Box<dyn Handler>)>, otherwise: Option<Box<dyn Handler>>) -> Self {
         let known = handlers.into_iter().map(|(name, handler)| {
             let meters = Meters::new(&name);
             (name, Arc::new(Kind { handler, meters }))
         });
         Self {
             known: known.collect(),
+            otherwise: otherwise.map(|handler| {
+                let meters = Meters::new(OTHER);
+                Arc::new(Kind { handler, meters })
+            }),
             unknown: Meters::new(UNKNOWN),
         }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Kind>> {
-        self.known.get(name)
+        self.known.get(name).or(self.otherwise.as_ref())
     }
 
     /// The kind as it is shown in labels.
     pub(super) fn label<'a>(&self, name: &'a str) -> &'a str {
-        if self.known.contains_key(name) { name } else { UNKNOWN }
+        match &self.otherwise {
+            _ if self.known.contains_key(name) => name,
+            Some(_) => OTHER,
+            None => UNKNOWN,
+        }
     }
 
     fn meters(&self, name: &str) -> &Meters {
-        self.known.get(name).map_or(&self.unknown, |kind| &kind.meters)
+        self.get(name).map_or(&self.unknown, |kind| &kind.meters)
     }
 
     /// Counts an attempt that has ended so.
@@ -80,6 +92,9 @@ impl Meters {
             counter.increment(0);
             counter
         };
+        for reason in FailureKind::ALL {
+            counter!(telemetry::JOBS_BURIED, "kind" => kind.to_owned(), "reason" => reason.as_str()).increment(0);
+        }
         Self {
             ends: telemetry::JOB_ENDS.map(end),
             took: histogram!(telemetry::JOB_DURATION, "kind" => kind.to_owned()),
