@@ -9,9 +9,11 @@ pub(crate) mod desk;
 mod extract;
 mod health;
 pub(crate) mod input;
+pub(crate) mod jobs;
 mod openapi;
 mod operators;
 pub(crate) mod problem;
+pub(crate) mod schedules;
 mod service;
 pub(crate) mod settle;
 #[cfg(test)]
@@ -24,7 +26,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use exactly::Operate;
 use http::{HeaderValue, Method, Uri, header};
 use tokio::sync::Semaphore;
@@ -32,11 +34,22 @@ use tokio::sync::Semaphore;
 pub(crate) use self::auth::AdminToken;
 use self::desk::Desk;
 pub(crate) use self::extract::ACTOR;
-use self::problem::Problem;
+use self::jobs::desk::JobDesk;
+use self::problem::{Answer, Problem};
 use self::settle::Settle;
+use crate::store::Ledger;
+use crate::work::Nudge;
 
 /// The most requests under way at one time. More would only wait for the same store.
 const REQUESTS_MAX: usize = 256;
+
+/// Why there are no jobs on a store that keeps none.
+pub(crate) const NO_QUEUE: &str =
+    "jobs need a SQLite or PostgreSQL store: start the server with --store sqlite:FILE or --store postgres://…";
+
+/// Why there are no jobs where they were turned off.
+pub(crate) const JOBS_OFF: &str = "jobs are turned off here: start the server without --no-jobs, and without \
+    enabled = false under [jobs]";
 
 /// Writes the metrics in Prometheus' text format.
 pub(crate) type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -49,6 +62,7 @@ pub(crate) struct Admin {
     metrics: RenderMetrics,
     open_metrics: bool,
     running: Semaphore,
+    jobs: Answer<JobDesk>,
 }
 
 impl Admin {
@@ -61,7 +75,18 @@ impl Admin {
             metrics,
             open_metrics: false,
             running: Semaphore::new(REQUESTS_MAX),
+            jobs: Err(Problem::no_jobs(NO_QUEUE)),
         }
+    }
+
+    /// Shows and takes jobs, which are kept in `queue`; without one, says why there are none.
+    #[must_use]
+    pub(crate) fn with_jobs(mut self, queue: Result<Arc<dyn Ledger>, &str>, nudge: Nudge) -> Self {
+        let desk = self.desk.clone();
+        self.jobs = queue
+            .map(|queue| JobDesk::new(queue, desk, nudge))
+            .map_err(Problem::no_jobs);
+        self
     }
 
     /// Shows `/metrics` without the token, for scrapers that cannot send one. Not the default: operation names and traffic
@@ -85,6 +110,20 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/calls/{id}/complete", post(service::complete))
         .route("/v1/calls/{id}/abandon", post(service::abandon))
         .route("/v1/calls/{id}/lose", post(service::lose))
+        .route("/v1/jobs", get(jobs::list).post(jobs::enqueue))
+        .route("/v1/jobs/requeue", post(jobs::requeue))
+        .route("/v1/jobs/{job}", get(jobs::show))
+        .route("/v1/jobs/{job}/requeue", post(jobs::requeue_one))
+        .route("/v1/lanes", get(jobs::lanes))
+        .route("/v1/lanes/{lane}", put(jobs::change_lane))
+        .route("/v1/schedules", get(schedules::list))
+        .route(
+            "/v1/schedules/{name}",
+            get(schedules::show).put(schedules::put).delete(schedules::delete),
+        )
+        .route("/v1/schedules/{name}/pause", post(schedules::pause))
+        .route("/v1/schedules/{name}/resume", post(schedules::resume))
+        .route("/v1/schedules/{name}/occurrences", get(schedules::occurrences))
         .route("/v1/purge", post(operators::purge))
         .route("/v1/trail", get(operators::trail));
     let mut open = Router::new()

@@ -28,7 +28,7 @@ use crate::calls::Refused;
 use crate::cli::{Ended, chain};
 
 /// Who is calling, if nobody says otherwise.
-const USER_AGENT: &str = concat!("exactly/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("exactly/", env!("CARGO_PKG_VERSION"));
 
 const AFTER_HELP: &str = "\
 Exit codes:

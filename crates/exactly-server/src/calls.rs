@@ -14,7 +14,9 @@ use std::process::ExitCode;
 
 pub(crate) use self::client::{Client, Secret};
 use self::command::Command;
-use self::reach::ReachArgs;
+pub(crate) use self::command::{counted, duration, header, parsed, whole};
+pub(crate) use self::reach::ReachArgs;
+pub(crate) use self::show::{print, when};
 pub(crate) use self::table::{Table, plain};
 use crate::admin::problem::Problem;
 use crate::cli::Ended;
@@ -42,18 +44,23 @@ pub(crate) enum Refused {
 
 impl Args {
     pub(crate) async fn run(self) -> Ended {
-        let done = async {
+        ended(async {
             self.command.check()?;
             let reach = self.reach.open().await?;
             self.command.run(&reach, self.json).await
-        };
-        match done.await {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(Refused::Failed(why)) => Err(why.into()),
-            Err(Refused::Usage(why)) => {
-                eprintln!("exactly: {why}");
-                Ok(ExitCode::from(2))
-            }
+        })
+        .await
+    }
+}
+
+/// What a command ends with that was carried out, or told why not.
+pub(crate) async fn ended(done: impl Future<Output = Result<(), Refused>>) -> Ended {
+    match done.await {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Refused::Failed(why)) => Err(why.into()),
+        Err(Refused::Usage(why)) => {
+            eprintln!("exactly: {why}");
+            Ok(ExitCode::from(2))
         }
     }
 }

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
-use crate::{call, calls, check_config, conformance, doctor, migrate, schedules, serve};
+use crate::{call, calls, check_config, conformance, doctor, jobs, migrate, schedules, serve};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -35,6 +35,8 @@ enum Command {
     Calls(Box<calls::Args>),
     /// Say when schedules fire.
     Schedules(schedules::Args),
+    /// List, show, enqueue and requeue jobs; pause and cap lanes.
+    Jobs(Box<jobs::Args>),
     /// Look for what is wrong with a store, a server or a configuration.
     Doctor(doctor::Args),
     /// Bring a store's schema up to date, or print the SQL that does.
@@ -79,7 +81,8 @@ impl Command {
             Self::Serve(args) => block_on(args.run()),
             Self::Call(args) => block_on(args.run()),
             Self::Calls(args) => block_on(args.run()),
-            Self::Schedules(args) => args.run(),
+            Self::Schedules(args) => block_on(args.run()),
+            Self::Jobs(args) => block_on(args.run()),
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),
             Self::CheckConfig(args) => args.run(),

@@ -2,6 +2,7 @@
 //!
 //! Everything that is wrong is told at once, each with file, line, key, value and what is accepted.
 
+mod jobs;
 mod policy;
 mod probe;
 mod table;
@@ -22,6 +23,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, Uri, header};
 use toml::de::DeTable;
 
+pub(crate) use self::jobs::Jobs;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::table::{Fault, duration};
 use self::table::{Faults, Table};
@@ -61,6 +63,7 @@ pub(crate) struct Config {
     pub(crate) connections_max: usize,
     pub(crate) held_max: usize,
     pub(crate) timeouts: Timeouts,
+    pub(crate) jobs: Jobs,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
     /// Whether the upstream of any route completes its calls in its own transaction.
@@ -127,6 +130,7 @@ impl Default for Config {
             connections_max: CONNECTIONS_MAX_DEFAULT,
             held_max: Builder::HELD_MAX_DEFAULT,
             timeouts: Timeouts::default(),
+            jobs: Jobs::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
             is_joined: false,
@@ -246,6 +250,9 @@ impl Config {
             set(&mut timeouts.body, table.duration("body", &TIMEOUT, faults));
             set(&mut timeouts.drain, table.duration("drain", &DRAIN, faults));
             table.finish(faults);
+        }
+        if let Some(table) = root.table("jobs", faults) {
+            config.jobs = Jobs::of_table(table, faults);
         }
         if let Some(mut table) = root.table("defaults", faults) {
             config.is_joined |= table.is_text("guarantee", "joined");

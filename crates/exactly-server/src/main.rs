@@ -10,11 +10,13 @@ mod conformance;
 mod demo;
 mod doctor;
 mod gateway;
+mod jobs;
 mod logs;
 mod migrate;
 mod schedules;
 mod serve;
 mod store;
+mod work;
 
 use std::process::ExitCode;
 

@@ -33,7 +33,7 @@ impl Args {
             accept: self.store.accept,
             migrate: true,
         };
-        url.open(&options).await?;
+        url.open_with_tasks(&options).await?;
         println!("{url}: the schema is up to date");
         Ok(ExitCode::SUCCESS)
     }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use exactly::{Operate, telemetry};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
@@ -30,7 +30,13 @@ use crate::cli::Ended;
 use crate::config::{Config, Upstream};
 use crate::demo::Demo;
 use crate::gateway::{Gateway, meter};
-use crate::store::StoreArgs;
+use crate::store::{Ledger, StoreArgs};
+use crate::work::{Nudge, Work};
+
+/// Upper bounds of the buckets of job durations, up to beyond the time limit that jobs have by default.
+const JOB_SECONDS: [f64; 14] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+];
 
 /// What to serve.
 #[derive(Debug, clap::Args)]
@@ -53,6 +59,9 @@ pub(crate) struct Args {
     /// Start a flaky payments service, protect it, and let a storm of double clicks, retries and hang-ups come over it.
     #[arg(long, conflicts_with_all = ["upstream", "config"])]
     pub(crate) demo: bool,
+    /// Run no jobs and no schedules here, and keep no tables for them.
+    #[arg(long)]
+    no_jobs: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -73,11 +82,11 @@ impl Args {
         };
         config.check_store()?;
         let shutdown = Shutdown::on_signals()?;
-        let metrics = PrometheusBuilder::new().install_recorder()?;
+        let metrics = recorder()?;
         telemetry::describe();
         meter::describe();
-        let store = open(&config).await?;
-        let server = Server::bind(&config, &upstream, store).await?;
+        let (store, queue) = open(&config).await?;
+        let server = Server::bind(&config, &upstream, store, queue).await?;
         // Last, since a new token is shown once.
         let (token, told) = token::find(self.admin_token, &config.store)?;
         say(&format!("exactly: protecting {upstream} on http://{}", server.listen));
@@ -105,12 +114,28 @@ impl Args {
             config.store = store.clone();
         }
         config.store_options.accept.extend(&self.store.accept);
+        config.jobs.enabled &= !self.no_jobs;
         Ok(config)
     }
 }
 
-async fn open(config: &Config) -> Result<Arc<dyn Operate>, Box<dyn Error + Send + Sync>> {
-    Ok(config.store.open(&config.store_options).await?)
+/// The queue, or why there is none.
+type Tasks = Result<Arc<dyn Ledger>, &'static str>;
+
+async fn open(config: &Config) -> Result<(Arc<dyn Operate>, Tasks), Box<dyn Error + Send + Sync>> {
+    if !config.jobs.enabled {
+        let store = config.store.open(&config.store_options).await?;
+        return Ok((store, Err(admin::JOBS_OFF)));
+    }
+    let (store, queue) = config.store.open_with_tasks(&config.store_options).await?;
+    Ok((store, queue.ok_or(admin::NO_QUEUE)))
+}
+
+/// What counts. Runs of jobs are counted in buckets, because quantiles of several instances cannot be added up.
+fn recorder() -> Result<PrometheusHandle, metrics_exporter_prometheus::BuildError> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(telemetry::JOB_DURATION.to_owned()), &JOB_SECONDS)?
+        .install_recorder()
 }
 
 /// Everything that runs, bound to its addresses.
@@ -121,6 +146,7 @@ struct Server {
     admin_acceptor: Acceptor,
     gateway: Gateway,
     store: Arc<dyn Operate>,
+    queue: Tasks,
     config: Config,
 }
 
@@ -129,6 +155,7 @@ impl Server {
         config: &Config,
         upstream: &Upstream,
         store: Arc<dyn Operate>,
+        queue: Tasks,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let listener = bind("listen", config.listen).await?;
         let admin_listener = bind("admin", config.admin).await?;
@@ -145,29 +172,52 @@ impl Server {
             admin_acceptor: Acceptor::new(admin_listener, Acceptor::places(&config), &config),
             gateway,
             store,
+            queue,
             config,
         })
     }
 
     /// Serves until told to stop, then finishes what is under way.
-    async fn run(self, token: AdminToken, metrics: PrometheusHandle, shutdown: Shutdown) -> io::Result<()> {
+    async fn run(
+        self,
+        token: AdminToken,
+        metrics: PrometheusHandle,
+        shutdown: Shutdown,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
         background::start(&self.gateway, &self.store, &self.config, metrics.clone());
+        let nudge = Nudge::default();
+        let work = match &self.queue {
+            Ok(queue) => Some(Work::start(queue, &self.config.jobs, self.config.timeouts, &nudge)?),
+            Err(_) => None,
+        };
         let settle = settle::by_layer(self.gateway.layer().clone());
         let render = Arc::new(move || metrics.render());
         let admin = Admin::new(Arc::clone(&self.store), token, settle, render);
-        let admin = admin::router(admin.with_open_metrics(self.config.open_metrics));
+        let admin = admin::router(
+            admin
+                .with_open_metrics(self.config.open_metrics)
+                .with_jobs(self.queue.clone(), nudge),
+        );
         let operators = self.admin_acceptor.serve(
             move |request| admin.clone().oneshot(request.map(axum::body::Body::new)),
             &shutdown,
         );
         let workers = Workers::start(&self.gateway, self.listener, &self.config, &shutdown)?;
         let drained = async {
-            tokio::join!(workers.served(), operators);
+            tokio::join!(workers.served(), operators, drained_at(work, &shutdown));
             self.gateway.layer().drain().await;
             workers.stop();
         };
         shutdown.bounded(self.config.timeouts.drain, drained).await;
         Ok(())
+    }
+}
+
+/// Runs jobs until the server is told to stop, then finishes what is under way.
+async fn drained_at(work: Option<Work>, shutdown: &Shutdown) {
+    if let Some(work) = work {
+        shutdown.asked().await;
+        work.drain().await;
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where records are, by URL.
 //!
-//! One place knows which stores there are. Everything else works on `Arc<dyn Operate>`.
+//! One place knows which stores there are. Everything else works on `Arc<dyn Operate>`, and for tasks on `Arc<dyn Ledger>`.
+
+mod ledger;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,7 +13,12 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use exactly::{Operate, StoreError, StoreErrorKind};
 use exactly_redis::RedisStore;
-use exactly_sql::{Name, PgStore, PgStoreBuilder, SqliteStore, SqliteStoreBuilder};
+use exactly_sql::{
+    Name, PgQueue, PgQueueBuilder, PgStore, PgStoreBuilder, SqliteQueue, SqliteQueueBuilder, SqliteStore,
+    SqliteStoreBuilder,
+};
+
+pub(crate) use self::ledger::Ledger;
 
 const ACCEPTED: &str = "sqlite:FILE, postgres://… or redis://… (rediss:// with TLS)";
 
@@ -119,6 +126,12 @@ impl StoreUrl {
 
     /// Opens a store that is there already, as it is: no file is made, and no schema changed.
     pub(crate) async fn open_existing(&self, accept: &[Accept]) -> Result<Arc<dyn Operate>, StoreError> {
+        let options = self.as_it_is(accept)?;
+        self.existing().open(&options).await
+    }
+
+    /// Refuses a file that is not there, and leaves the schema alone.
+    fn as_it_is(&self, accept: &[Accept]) -> Result<StoreOptions, StoreError> {
         if let Some(file) = self.file().filter(|file| !file.exists()) {
             let context = format!(
                 "open {self}: there is no file {}; `exactly serve` or `exactly migrate` makes one",
@@ -126,11 +139,10 @@ impl StoreUrl {
             );
             return Err(StoreError::new(StoreErrorKind::Unavailable, context));
         }
-        let options = StoreOptions {
+        Ok(StoreOptions {
             accept: accept.to_vec(),
             migrate: false,
-        };
-        self.existing().open(&options).await
+        })
     }
 
     /// The same store, which is not made if it is missing.
@@ -146,11 +158,18 @@ impl StoreUrl {
     pub(crate) fn migrations_sql(&self) -> Result<Option<String>, StoreError> {
         let name = |text: &str| Name::new(text).expect("the default is a name");
         Ok(match self.backend()? {
-            Backend::Sqlite => Some(SqliteStore::migrations_sql(&name(SqliteStoreBuilder::TABLE_DEFAULT))),
-            Backend::Postgres => Some(PgStore::migrations_sql(
-                &name(PgStoreBuilder::SCHEMA_DEFAULT),
-                &name(PgStoreBuilder::TABLE_DEFAULT),
-            )),
+            Backend::Sqlite => {
+                let records = SqliteStore::migrations_sql(&name(SqliteStoreBuilder::TABLE_DEFAULT));
+                Some(records + &SqliteQueue::migrations_sql(&name(SqliteQueueBuilder::PREFIX_DEFAULT))?)
+            }
+            Backend::Postgres => {
+                let (schema, records) = (
+                    name(PgStoreBuilder::SCHEMA_DEFAULT),
+                    name(PgStoreBuilder::TABLE_DEFAULT),
+                );
+                let tasks = PgQueue::migrations_sql(&schema, &name(PgQueueBuilder::TABLE_DEFAULT));
+                Some(PgStore::migrations_sql(&schema, &records) + &tasks)
+            }
             Backend::Redis => None,
         })
     }
@@ -158,14 +177,14 @@ impl StoreUrl {
     /// Opens the store. Refuses one that may forget, unless `options` accept it.
     pub(crate) async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Operate>, StoreError> {
         let opened = match self.backend()? {
-            Backend::Sqlite => self.open_sqlite(options).await,
-            Backend::Postgres => self.open_postgres(options).await,
-            Backend::Redis => self.open_redis(options).await,
+            Backend::Sqlite => self.open_sqlite(options).await.map(shared),
+            Backend::Postgres => self.open_postgres(options).await.map(shared),
+            Backend::Redis => self.open_redis(options).await.map(shared),
         };
         opened.map_err(|error| with_flags(&error, &self.to_string()))
     }
 
-    async fn open_sqlite(&self, options: &StoreOptions) -> Result<Arc<dyn Operate>, StoreError> {
+    async fn open_sqlite(&self, options: &StoreOptions) -> Result<SqliteStore, StoreError> {
         let mut builder = SqliteStore::at(&self.0).migrate(options.migrate);
         if options.accepts(Accept::Unsynced) {
             builder = builder.accept_unsynced();
@@ -173,10 +192,10 @@ impl StoreUrl {
         if options.accepts(Accept::InMemory) {
             builder = builder.accept_in_memory();
         }
-        Ok(Arc::new(builder.start().await?))
+        builder.start().await
     }
 
-    async fn open_postgres(&self, options: &StoreOptions) -> Result<Arc<dyn Operate>, StoreError> {
+    async fn open_postgres(&self, options: &StoreOptions) -> Result<PgStore, StoreError> {
         let mut builder = PgStore::at(&self.0).migrate(options.migrate);
         if options.accepts(Accept::Unsynced) {
             builder = builder.accept_unsynced();
@@ -184,10 +203,10 @@ impl StoreUrl {
         if options.accepts(Accept::Unlogged) {
             builder = builder.accept_unlogged();
         }
-        Ok(Arc::new(builder.start().await?))
+        builder.start().await
     }
 
-    async fn open_redis(&self, options: &StoreOptions) -> Result<Arc<dyn Operate>, StoreError> {
+    async fn open_redis(&self, options: &StoreOptions) -> Result<RedisStore, StoreError> {
         let mut builder = RedisStore::at(&self.0);
         if options.accepts(Accept::Everysec) {
             builder = builder.accept_everysec();
@@ -195,7 +214,7 @@ impl StoreUrl {
         if options.accepts(Accept::UnreadSettings) {
             builder = builder.accept_unread_settings();
         }
-        Ok(Arc::new(builder.start().await?))
+        builder.start().await
     }
 }
 
@@ -233,6 +252,10 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
+fn shared(store: impl Operate) -> Arc<dyn Operate> {
+    Arc::new(store)
+}
+
 fn is_scheme(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -261,7 +284,9 @@ fn with_flags(error: &StoreError, place: &str) -> StoreError {
     }
     for advice in [
         "run `SqliteStore::migrations_sql`'s text, or open with `migrate(true)`",
+        "run `SqliteQueue::migrations_sql`'s text, or open with `migrate(true)`",
         "run the text of `PgStore::migrations_sql`, or start with `migrate(true)`",
+        "run the text of `PgQueue::migrations_sql`, or start with `migrate(true)`",
     ] {
         text = text.replace(advice, "run `exactly migrate`");
     }

@@ -3,7 +3,7 @@
 //! The API's handlers and the command line that works on a store both stand in front of this. Every action is written
 //! into the trail before it is taken, and again with what came of it: an action that cannot be written down is not taken.
 
-mod audit;
+pub(crate) mod audit;
 mod history;
 mod purge;
 mod settlement;
@@ -29,7 +29,7 @@ use super::wire::{Became, Call, CallDetail, CallPage, Settled, Trail, claim_name
 pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most records in a page unless told otherwise.
-const LIMIT_DEFAULT: u32 = 100;
+pub(crate) const LIMIT_DEFAULT: u32 = 100;
 
 /// Works on the records of one store.
 #[derive(Clone)]

@@ -119,7 +119,7 @@ async fn read(request: Request) -> Answer<Bytes> {
     }
 }
 
-fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let asked = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         if error.inner().is_data() {

@@ -10,7 +10,7 @@ use utoipa::{OpenApi, PartialSchema};
 
 use super::input::{Actor, IdText, OUTCOME_MAX};
 use super::problem::Problem;
-use super::{health, operators, service};
+use super::{health, jobs, operators, schedules, service};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -22,22 +22,27 @@ use super::{health, operators, service};
     paths(
         health::alive, health::ready, health::metrics,
         operators::list, operators::show, operators::resolve, operators::free, operators::purge, operators::trail,
+        jobs::enqueue, jobs::list, jobs::show, jobs::requeue_one, jobs::requeue, jobs::lanes, jobs::change_lane,
+        schedules::list, schedules::show, schedules::put, schedules::pause, schedules::resume, schedules::delete,
+        schedules::occurrences,
         service::begin, service::renew, service::complete, service::abandon, service::lose,
     ),
     components(schemas(Problem)),
     tags(
         (name = "operators", description = "What people do to records. Every action leaves entries in the trail."),
         (name = "calls as a service", description = "A store's steps, for workers in any language."),
+        (name = "jobs", description = "Work that outlives the request, run by HTTP and known by its key."),
+        (name = "schedules", description = "What is due again and again, in every time zone."),
         (name = "health", description = "For probes and scrapers."),
     )
 )]
 struct Described;
 
 /// Statuses of problems, and when they are answered.
-const PROBLEMS: [(&str, &str, &str); 10] = [
+const PROBLEMS: [(&str, &str, &str); 11] = [
     ("400", "Unreadable", "The request cannot be read."),
     ("401", "Unauthorized", "The token is missing or wrong."),
-    ("404", "NoSuchCall", "There is no such call."),
+    ("404", "NotFound", "There is no such call, job or schedule."),
     ("408", "BodyLate", "The body did not arrive within 10 seconds."),
     (
         "409",
@@ -52,6 +57,7 @@ const PROBLEMS: [(&str, &str, &str); 10] = [
         "The request says something that cannot be; `field` names it.",
     ),
     ("500", "Failed", "A record cannot be read."),
+    ("501", "NoJobs", "The store keeps no jobs, or they are turned off."),
     (
         "503",
         "Unavailable",
@@ -60,7 +66,7 @@ const PROBLEMS: [(&str, &str, &str); 10] = [
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
-const REFUSALS: [(&str, &[&str]); 11] = [
+const REFUSALS: [(&str, &[&str]); 25] = [
     ("listCalls", &["422", "500"]),
     ("showCall", &["400", "404", "422", "500"]),
     ("resolveCall", &["400", "404", "408", "409", "413", "415", "422", "500"]),
@@ -72,10 +78,36 @@ const REFUSALS: [(&str, &[&str]); 11] = [
     ("completeCall", &["400", "408", "409", "413", "415", "422", "500"]),
     ("abandonCall", &["400", "408", "409", "413", "415", "422", "500"]),
     ("loseCall", &["400", "408", "409", "413", "415", "422", "500"]),
+    ("enqueueJobs", &["400", "408", "413", "415", "422", "500", "501"]),
+    ("listJobs", &["422", "500", "501"]),
+    ("showJob", &["400", "404", "422", "500", "501"]),
+    ("requeueJob", &["400", "404", "408", "413", "415", "422", "500", "501"]),
+    ("requeueJobs", &["400", "408", "413", "415", "422", "500", "501"]),
+    ("listLanes", &["500", "501"]),
+    ("listSchedules", &["500", "501"]),
+    ("showSchedule", &["400", "404", "500", "501"]),
+    ("putSchedule", &["400", "408", "413", "415", "422", "500", "501"]),
+    ("pauseSchedule", &["400", "404", "422", "500", "501"]),
+    ("resumeSchedule", &["400", "404", "422", "500", "501"]),
+    ("deleteSchedule", &["400", "404", "422", "500", "501"]),
+    ("listOccurrences", &["400", "404", "422", "500", "501"]),
+    ("changeLane", &["400", "408", "413", "415", "422", "500", "501"]),
 ];
 
 /// Whose name the trail keeps.
-const AUDITED: [&str; 4] = ["showCall", "resolveCall", "freeCall", "purgeCalls"];
+const AUDITED: [&str; 11] = [
+    "showCall",
+    "resolveCall",
+    "freeCall",
+    "purgeCalls",
+    "requeueJob",
+    "requeueJobs",
+    "changeLane",
+    "putSchedule",
+    "pauseSchedule",
+    "resumeSchedule",
+    "deleteSchedule",
+];
 
 /// The document as JSON text.
 pub(super) fn document(open_metrics: bool) -> &'static str {

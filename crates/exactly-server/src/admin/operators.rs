@@ -123,7 +123,9 @@ pub(super) async fn trail(
     admin.desk.trail(&query).await.map(Told)
 }
 
-async fn detached<T: Send + 'static>(action: impl Future<Output = Answer<T>> + Send + 'static) -> Answer<Told<T>> {
+pub(super) async fn detached<T: Send + 'static>(
+    action: impl Future<Output = Answer<T>> + Send + 'static,
+) -> Answer<Told<T>> {
     let ended = tokio::spawn(action).await;
     ended
         .unwrap_or_else(|_| Err(Problem::failed("the action broke off; see the log and the trail")))

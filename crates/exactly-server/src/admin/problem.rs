@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use exactly::queue::TaskId;
 use exactly::{CallId, StoreError, StoreErrorKind};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,24 @@ const NO_SUCH_CALL: Kind = Kind {
     name: "no-such-call",
     code: "NOT_FOUND.call",
     title: "There is no such call",
+};
+const NO_SUCH_JOB: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-job",
+    code: "NOT_FOUND.job",
+    title: "There is no such job",
+};
+const NO_SUCH_SCHEDULE: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-schedule",
+    code: "NOT_FOUND.schedule",
+    title: "There is no such schedule",
+};
+const NO_JOBS: Kind = Kind {
+    status: StatusCode::NOT_IMPLEMENTED,
+    name: "no-jobs",
+    code: "UNSUPPORTED.jobs",
+    title: "There are no jobs here",
 };
 const METHOD: Kind = Kind {
     status: StatusCode::METHOD_NOT_ALLOWED,
@@ -193,6 +212,22 @@ impl Problem {
     pub(crate) fn no_such_call(id: &CallId) -> Self {
         let detail = "no record has this id: it was never used, was freed, or its retention ended";
         NO_SUCH_CALL.with(detail).about(id)
+    }
+
+    pub(crate) fn no_such_job(id: TaskId) -> Self {
+        NO_SUCH_JOB.with(format!(
+            "no job has the id {id}: it was never enqueued, or was forgotten"
+        ))
+    }
+
+    pub(crate) fn no_such_schedule(name: &str) -> Self {
+        NO_SUCH_SCHEDULE.with(format!(
+            "no schedule is called {name:?}; GET /v1/schedules names what there is"
+        ))
+    }
+
+    pub(crate) fn no_jobs(why: &str) -> Self {
+        NO_JOBS.with(why)
     }
 
     pub(crate) fn method(method: &http::Method, path: &str) -> Self {

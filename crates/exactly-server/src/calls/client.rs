@@ -77,6 +77,20 @@ impl Client {
         self.ask(Method::POST, path, Some(body.into())).await
     }
 
+    pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Refused> {
+        let body = serde_json::to_vec(body).map_err(Refused::failed)?;
+        self.ask(Method::PUT, path, Some(body.into())).await
+    }
+
+    /// A POST that says everything by its address.
+    pub(crate) async fn post_query<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<T, Refused> {
+        self.ask(Method::POST, &with_query(path, query)?, None).await
+    }
+
     async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<T, Refused> {
         if self.token.is_none() {
             let why = "no token: give the server's with EXACTLY_ADMIN_TOKEN or --token";

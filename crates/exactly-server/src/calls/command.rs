@@ -360,25 +360,25 @@ fn read(path: &Path) -> Result<Base64, Refused> {
     Base64::try_from(STANDARD.encode(bytes)).map_err(|why| Refused::Usage(format!("{}: {why}", path.display())))
 }
 
-fn parsed<T: TryFrom<String, Error = String>>(text: &str) -> Result<T, String> {
+pub(crate) fn parsed<T: TryFrom<String, Error = String>>(text: &str) -> Result<T, String> {
     T::try_from(text.to_owned())
 }
 
-fn counted<const MAX: u32>(text: &str) -> Result<Count<MAX>, String> {
+pub(crate) fn counted<const MAX: u32>(text: &str) -> Result<Count<MAX>, String> {
     let count: u32 = text.parse().map_err(|_| format!("accepted are 1 to {MAX}"))?;
     count.try_into()
 }
 
-fn whole<const MIN: u64, const MAX: u64>(text: &str) -> Result<Whole<MIN, MAX>, String> {
+pub(crate) fn whole<const MIN: u64, const MAX: u64>(text: &str) -> Result<Whole<MIN, MAX>, String> {
     let number: u64 = text.parse().map_err(|_| format!("accepted are {MIN} to {MAX}"))?;
     number.try_into()
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     crate::config::duration(text).ok_or_else(|| "accepted are a number and a unit: 10s, 5m, 24h or 7d".to_owned())
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("accepted is NAME: VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

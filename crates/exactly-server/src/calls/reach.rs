@@ -8,14 +8,20 @@ use super::{Client, Refused, Secret};
 use crate::admin::ask::{FreeQuery, ListQuery, Purge, Resolve, ShowQuery, TrailQuery};
 use crate::admin::desk::Desk;
 use crate::admin::input::Actor;
+use crate::admin::jobs::desk::JobDesk;
 use crate::admin::settle;
 use crate::admin::wire::{CallDetail, CallPage, Purged, Settled, Trail};
 use crate::config::{ADMIN_DEFAULT, Config};
-use crate::store::StoreArgs;
+use crate::jobs::reach::JobReach;
+use crate::store::{Accept, StoreArgs};
+use crate::work::Nudge;
+
+/// Why a store has no jobs.
+const JOBS_NEED: &str = "it keeps no jobs, which need a SQLite or PostgreSQL store";
 
 /// How to get at the calls: through a server, or straight on the store.
 #[derive(Debug, clap::Args)]
-pub(super) struct ReachArgs {
+pub(crate) struct ReachArgs {
     /// Ask the server with this admin address, unless a store is named [default: `http://127.0.0.1:8081`]
     #[arg(long, global = true, value_name = "URL")]
     admin: Option<String>,
@@ -59,27 +65,53 @@ pub(super) struct Straight {
 
 impl ReachArgs {
     pub(super) async fn open(&self) -> Result<Reach, Refused> {
-        let actor = Actor::try_from(self.actor.clone()).map_err(|why| Refused::Usage(format!("--actor: {why}")))?;
+        let actor = self.actor()?;
         match (&self.admin, &self.store.store) {
             (None, Some(url)) => {
-                let config = self
-                    .config
-                    .as_deref()
-                    .map(Config::read)
-                    .transpose()
-                    .map_err(Refused::failed)?;
-                let config = config.unwrap_or_default();
-                let accept = [&self.store.accept[..], &config.store_options.accept].concat();
-                let store = url.open_existing(&accept).await.map_err(Refused::failed)?;
+                let (config, accept) = self.configured()?;
+                let store = Box::pin(url.open_existing(&accept)).await.map_err(Refused::failed)?;
                 let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
                 let desk = Desk::new(store, settle);
                 Ok(Reach::Store(Box::new(Straight { desk, actor })))
             }
-            (admin, _) => {
-                let url = admin.clone().unwrap_or_else(|| format!("http://{ADMIN_DEFAULT}"));
-                Client::new(&url, self.token.clone(), Some(actor)).map(|client| Reach::Api(Box::new(client)))
-            }
+            _ => self.client(actor).map(|client| Reach::Api(Box::new(client))),
         }
+    }
+
+    /// The same for jobs.
+    pub(crate) async fn open_jobs(&self) -> Result<JobReach, Refused> {
+        let actor = self.actor()?;
+        match (&self.admin, &self.store.store) {
+            (None, Some(url)) => {
+                let (config, accept) = self.configured()?;
+                let (store, queue) = Box::pin(url.open_existing_with_tasks(&accept))
+                    .await
+                    .map_err(Refused::failed)?;
+                let queue = queue.ok_or_else(|| Refused::Failed(format!("{url}: {JOBS_NEED}")))?;
+                let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
+                // Nobody here fires schedules: servers find what was changed by themselves.
+                let desk = JobDesk::new(queue, Desk::new(store, settle), Nudge::default());
+                Ok(JobReach::Store(Box::new(desk), actor))
+            }
+            _ => self.client(actor).map(|client| JobReach::Api(Box::new(client))),
+        }
+    }
+
+    fn actor(&self) -> Result<Actor, Refused> {
+        Actor::try_from(self.actor.clone()).map_err(|why| Refused::Usage(format!("--actor: {why}")))
+    }
+
+    /// The file, and what is accepted of the store.
+    fn configured(&self) -> Result<(Config, Vec<Accept>), Refused> {
+        let config = self.config.as_deref().map(Config::read).transpose();
+        let config = config.map_err(Refused::failed)?.unwrap_or_default();
+        let accept = [&self.store.accept[..], &config.store_options.accept].concat();
+        Ok((config, accept))
+    }
+
+    fn client(&self, actor: Actor) -> Result<Client, Refused> {
+        let url = self.admin.clone().unwrap_or_else(|| format!("http://{ADMIN_DEFAULT}"));
+        Client::new(&url, self.token.clone(), Some(actor))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::admin::wire::{Became, Call, CallDetail, CallPage, Phase, Purged, Sett
 const ID_SHOWN: usize = 16;
 
 /// Prints `value` as JSON, or as `text`.
-pub(super) fn print<T: Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), Refused> {
+pub(crate) fn print<T: Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), Refused> {
     if json {
         println!("{}", serde_json::to_string_pretty(value).map_err(Refused::failed)?);
     } else {
@@ -165,7 +165,7 @@ fn short(principal: &str) -> &str {
 }
 
 /// The instant as it is, and how far away it is.
-fn when(at: &str) -> String {
+pub(crate) fn when(at: &str) -> String {
     let parsed: Option<jiff::Timestamp> = at.parse().ok();
     let millis = parsed.and_then(|at| u64::try_from(at.as_millisecond()).ok());
     match millis {

@@ -14,6 +14,7 @@ mod gateway_bodies;
 mod gateway_config;
 mod gateway_policy;
 mod hostile;
+mod jobs;
 mod joined;
 mod migrate;
 mod reconcile;

@@ -11,7 +11,7 @@ use crate::admin::problem::{Answer, Problem};
 
 /// What somebody is about to do.
 #[derive(Debug)]
-pub(super) struct Deed<'a> {
+pub(crate) struct Deed<'a> {
     actor: &'a Actor,
     action: &'static str,
     call: Option<CallId>,
@@ -19,7 +19,7 @@ pub(super) struct Deed<'a> {
 }
 
 impl<'a> Deed<'a> {
-    pub(super) fn new(actor: &'a Actor, action: &'static str, call: Option<CallId>, detail: String) -> Self {
+    pub(crate) fn new(actor: &'a Actor, action: &'static str, call: Option<CallId>, detail: String) -> Self {
         Self {
             actor,
             action,
@@ -28,7 +28,7 @@ impl<'a> Deed<'a> {
         }
     }
 
-    pub(super) fn because(mut self, reason: Option<&Reason>) -> Self {
+    pub(crate) fn because(mut self, reason: Option<&Reason>) -> Self {
         if let Some(reason) = reason {
             self.detail = format!("{}; reason: {}", self.detail, reason.as_ref());
         }
@@ -47,7 +47,7 @@ impl<'a> Deed<'a> {
 
 impl Desk {
     /// Does it between two entries of the trail. If the first cannot be written, it is not done.
-    pub(super) async fn audited<T>(
+    pub(crate) async fn audited<T>(
         &self,
         deed: Deed<'_>,
         act: impl Future<Output = Answer<T>>,

@@ -76,14 +76,30 @@ fn every_operation_says_who_may_and_how_it_fails() {
             assert_eq!(path.contains("{id}"), item["parameters"].is_array(), "{place}");
         }
     }
-    assert_eq!(operations, 14);
+    assert_eq!(operations, 28);
     assert_eq!(document["security"], serde_json::json!([{"token": []}]));
 }
 
 #[test]
 fn what_takes_a_body_takes_nothing_else() {
     let document = document();
-    for schema in ["Begin", "Renew", "Complete", "Held", "Resolve", "HttpAnswer", "Purge"] {
+    for schema in [
+        "Begin",
+        "Renew",
+        "Complete",
+        "Held",
+        "Resolve",
+        "HttpAnswer",
+        "Purge",
+        "NewJob",
+        "NewJobs",
+        "Requeue",
+        "RequeueOne",
+        "LaneChange",
+        "ScheduleDefinition",
+        "SubjectsAt",
+        "JobRequest",
+    ] {
         let schema = &document["components"]["schemas"][schema];
         assert_eq!(schema["additionalProperties"], false, "{schema}");
     }
