@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, PartialSchema};
 
 use super::input::{Actor, IdText, OUTCOME_MAX};
+use super::jobs::ask::JobIdText;
 use super::problem::Problem;
 use super::{health, jobs, operators, schedules, service};
 
@@ -27,7 +28,7 @@ use super::{health, jobs, operators, schedules, service};
         schedules::occurrences,
         service::begin, service::renew, service::complete, service::abandon, service::lose,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, JobIdText)),
     tags(
         (name = "operators", description = "What people do to records. Every action leaves entries in the trail."),
         (name = "calls as a service", description = "A store's steps, for workers in any language."),

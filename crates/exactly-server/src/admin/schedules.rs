@@ -137,7 +137,7 @@ pub(super) async fn delete(
 
 /// List occurrences of a schedule
 ///
-/// The latest first, with what became of each. Looks at a bounded number of them, and says if there are more.
+/// Those that were due, the latest first, with what became of each. Looks at a bounded number of them, and says if there are more.
 #[utoipa::path(
     get,
     path = "/v1/schedules/{name}/occurrences",

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ArgGroup;
 use exactly::clock::millis;
 use exactly::queue::{Lane, TaskId};
 use serde_json::value::{RawValue, to_raw_value};
@@ -71,7 +72,7 @@ pub(super) struct List {
 
 /// One job.
 #[derive(Debug, clap::Args)]
-#[group(id = "which", required = true, multiple = false, args = ["id", "key"])]
+#[command(group(ArgGroup::new("which").required(true).args(["id", "key"])))]
 pub(super) struct Which {
     /// The job's id.
     #[arg(value_parser = parsed::<JobIdText>)]
@@ -85,7 +86,7 @@ pub(super) struct Which {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "source", required = true, multiple = false, args = ["key", "file"])]
+#[command(group(ArgGroup::new("source").required(true).args(["key", "file"])))]
 pub(super) struct Enqueue {
     /// What the job is known by, among its kind.
     #[arg(long, requires = "url")]
@@ -159,7 +160,7 @@ pub(super) struct LaneArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "most_or_none", required = true, multiple = false, args = ["most", "none"])]
+#[command(group(ArgGroup::new("most_or_none").required(true).args(["most", "none"])))]
 pub(super) struct CapArgs {
     /// The lane's name.
     lane: String,

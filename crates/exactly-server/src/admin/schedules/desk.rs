@@ -1,5 +1,6 @@
 //! What operators do about schedules, wherever they ask from.
 
+use exactly::clock::Timestamp;
 use exactly::queue::{Lane, TaskFilter, TaskPage};
 use exactly::scheduler::TICK_KIND;
 
@@ -9,6 +10,7 @@ use crate::admin::desk::audit::Deed;
 use crate::admin::desk::{LIMIT_DEFAULT, asked};
 use crate::admin::input::{Actor, Limit};
 use crate::admin::jobs::desk::JobDesk;
+use crate::admin::jobs::wire::JobState;
 use crate::admin::problem::{Answer, Problem};
 use crate::work::definition::{self, Definition};
 
@@ -105,7 +107,7 @@ impl JobDesk {
         self.desk().audited(deed, act, |_| "deleted".to_owned()).await
     }
 
-    /// The latest occurrences. Rows are found by id, which says nothing of time, so a bounded number is looked through.
+    /// The latest occurrences that are due. Rows are found by id, which says nothing of time, so a bounded number is looked through.
     pub(crate) async fn occurrences(&self, name: &str, query: &OccurrencesQuery) -> Answer<Occurrences> {
         definition::check_name(name).map_err(|wrong| Problem::invalid(wrong.field, wrong.why))?;
         let filter = TaskFilter {
@@ -128,6 +130,9 @@ impl JobDesk {
             // Nothing yet, or no such schedule.
             self.schedule(name).await?;
         }
+        // What is made ahead has come to nothing yet.
+        let now = jiff_now(self.now().await?);
+        found.retain(|row| row.state != JobState::Waiting || row.instant.as_deref().is_none_or(|at| is_past(at, now)));
         found.sort_by(|one, other| (&other.instant, &one.zone).cmp(&(&one.instant, &other.zone)));
         let limit = usize::try_from(query.limit.map_or(LIMIT_DEFAULT, Limit::get)).unwrap_or(usize::MAX);
         more |= found.len() > limit;
@@ -137,6 +142,15 @@ impl JobDesk {
             more,
         })
     }
+}
+
+fn jiff_now(now: Timestamp) -> jiff::Timestamp {
+    let ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::MAX)
+}
+
+fn is_past(instant: &str, now: jiff::Timestamp) -> bool {
+    instant.parse::<jiff::Timestamp>().is_ok_and(|at| at <= now)
 }
 
 /// The lane in which a schedule's ticks wait.

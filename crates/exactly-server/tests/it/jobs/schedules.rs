@@ -89,6 +89,10 @@ async fn two_servers_fire_a_schedule_once_per_occurrence() {
     );
     let told = get(two.admin, "/v1/schedules/heartbeat/occurrences?limit=5").await;
     assert_eq!(told["more"], true);
+    assert!(
+        told["occurrences"][1]["ended"].is_string(),
+        "those that are due: {told}"
+    );
     let listed = told["occurrences"].as_array().unwrap();
     assert!(
         listed
