@@ -1,6 +1,7 @@
 //! SQLite's own promises; those of every store are in the conformance suite.
 
 mod batches;
+mod book;
 mod faults;
 #[cfg(feature = "journal")]
 mod journal;

@@ -93,6 +93,9 @@ async fn wrong_rows_do_not_keep_others_out(backend: Backend) {
         {"key": "i", "url": url, "kind": "exactly.tick"},
         {"key": "a", "url": url},
         {"key": "j", "url": url, "run_at": "2020-01-01T00:00:00Z"},
+        {"key": "k", "url": url, "delay_ms": 600_000},
+        {"key": "l", "url": url, "run_at": "2999-01-01T00:00:00Z"},
+        {"key": "m", "url": url, "run_at": "2999-01-01T00:00:00Z", "delay_ms": 1},
     ]});
     let (status, told) = post(shop.server.admin, "/v1/jobs", &rows).await;
     assert_eq!(status, 207, "{told}");
@@ -102,15 +105,15 @@ async fn wrong_rows_do_not_keep_others_out(backend: Backend) {
     };
     assert_eq!(
         of("result").join(" "),
-        "new found invalid invalid invalid invalid invalid invalid invalid invalid invalid invalid found new"
+        "new found invalid invalid invalid invalid invalid invalid invalid invalid invalid invalid found new new new invalid"
     );
     assert_eq!(
         of("field").join(" "),
-        "- - url methud key request headers.Idempotency-Key body_text key method run_at kind - -"
+        "- - url methud key request headers.Idempotency-Key body_text key method run_at kind - - - - run_at"
     );
     assert_eq!(
         (&told["new"], &told["found"], &told["invalid"]),
-        (&json!(2), &json!(2), &json!(10))
+        (&json!(4), &json!(2), &json!(11))
     );
     for row in told["rows"].as_array().unwrap() {
         assert_eq!(row["result"] == "invalid", row["reason"].is_string(), "{row}");
