@@ -7,7 +7,7 @@
 //! ```text
 //!   plan ──▶ tick: one row per occurrence and zone, made up to a minute ahead and leased when it is due
 //!               │
-//!               └──▶ fan-out: one per shard, a chain of chunks with a cursor
+//!               └──▶ fan-out: a chain of chunks with a cursor, one per shard
 //!                       │
 //!                       └──▶ the tasks themselves: one per subject and local date
 //! ```

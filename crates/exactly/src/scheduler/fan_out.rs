@@ -16,7 +16,7 @@ use crate::schedule::Zone;
 const CHUNK: u32 = 1000;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Chunk {
+pub(super) struct Chunk {
     tick: Tick,
     shard: u32,
     shards: u32,
@@ -25,24 +25,24 @@ struct Chunk {
 
 /// What a chunk did.
 #[derive(Debug, Default, Serialize)]
-struct Outcome {
+pub(super) struct Outcome {
     subjects: usize,
-    new: usize,
+    pub(super) new: usize,
     /// Subjects that have a task for this date already: another tick made it, or an attempt at this chunk before.
-    found: usize,
+    pub(super) found: usize,
 }
 
 /// The first chunk of a shard.
-pub(super) fn first(tick: &Tick, shard: Shard) -> Result<Task, StoreError> {
-    task(&Chunk {
+pub(super) fn first(tick: &Tick, shard: Shard) -> Chunk {
+    Chunk {
         tick: tick.clone(),
         shard: shard.index,
         shards: shard.of,
         after: None,
-    })
+    }
 }
 
-fn task(chunk: &Chunk) -> Result<Task, StoreError> {
+pub(super) fn task(chunk: &Chunk) -> Result<Task, StoreError> {
     let Chunk {
         tick,
         shard,
@@ -76,7 +76,7 @@ impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
         }
     }
 
-    async fn run_chunk(&self, mut chunk: Chunk) -> Result<Outcome, StoreError> {
+    pub(super) async fn run_chunk(&self, mut chunk: Chunk) -> Result<Outcome, StoreError> {
         let Some(plan) = self.plans.plan(&chunk.tick.schedule).await? else {
             return Ok(Outcome::default());
         };

@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::audience::refused;
-use super::{Plan, Plans};
+use super::{Plan, Plans, Shard, fan_out};
 use crate::StoreError;
 use crate::queue::{Book, End, Failure, FailureKind, InspectQueue, Lane, Leased, Task};
 use crate::schedule::{Kind, Occurrence, Pattern, Zone, ZoneError, tzdb_version};
@@ -165,13 +165,15 @@ impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
             Ok(tick) => tick,
             Err(error) => return unreadable(&error),
         };
-        match self.fire_tick(&tick).await {
+        let is_first = task.failures == 0 && task.rescues == 0;
+        match self.fire_tick(&tick, is_first).await {
             Ok(outcome) => End::Done(outcome.to_string().into()),
             Err(error) => try_again(task, &error),
         }
     }
 
-    async fn fire_tick(&self, tick: &Tick) -> Result<serde_json::Value, StoreError> {
+    /// A first attempt that finds all its subjects' tasks there was forestalled; a later one finds its own.
+    async fn fire_tick(&self, tick: &Tick, is_first: bool) -> Result<serde_json::Value, StoreError> {
         if tick.timing == Timing::Missed {
             return Ok(ended(tick, "missed", 0));
         }
@@ -185,7 +187,13 @@ impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
             return Ok(ended(tick, "withdrawn", 0));
         };
         let shards = plan.audience().shards().max(1);
-        let parts = (0..shards).map(|index| super::fan_out::first(tick, super::Shard { index, of: shards }));
+        if shards == 1 {
+            let done = self.run_chunk(fan_out::first(tick, Shard::WHOLE)).await?;
+            let forestalled = is_first && done.new == 0 && done.found > 0;
+            let fired = if forestalled { "deduplicated" } else { tick.fired() };
+            return Ok(ended(tick, fired, shards));
+        }
+        let parts = (0..shards).map(|index| fan_out::task(&fan_out::first(tick, Shard { index, of: shards })));
         let parts: Vec<Task> = parts.collect::<Result<_, _>>()?;
         let _ = self.queue.enqueue(&parts).await?;
         Ok(ended(tick, tick.fired(), shards))

@@ -276,7 +276,7 @@ async fn a_subject_that_moves_west_gets_no_second_task() {
         people(&[("ada", "America/New_York")]),
     )]);
     town.live(12 * HOUR, 10 * MINUTE).await;
-    assert!(town.rows().await.contains_key("daily:America/New_York:2027-06-02"));
+    assert_eq!(town.rows().await["daily:America/New_York:2027-06-02"], "deduplicated");
     assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-02:ada"]));
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct OccurrenceShown {
     #[schema(required)]
     pub(crate) kind: Option<String>,
     pub(crate) state: JobState,
-    /// `fired`, `shifted`, `caught_up`, `missed` or `withdrawn`; null until it has ended.
+    /// `fired`, `shifted`, `caught_up`, `deduplicated`, `missed` or `withdrawn`; null until it has ended.
     #[schema(required)]
     pub(crate) ended: Option<String>,
     #[schema(required)]
