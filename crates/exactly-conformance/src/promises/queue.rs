@@ -91,6 +91,7 @@ macro_rules! __queue_promises {
                 a_long_lane_keeps_nobody_waiting
                 lanes_take_turns
                 chosen_lanes_take_turns
+                a_lane_with_nothing_due_takes_no_turn
                 lanes_share_evenly
                 what_lanes_leave_over_goes_to_others
                 every_lane_keeps_its_order

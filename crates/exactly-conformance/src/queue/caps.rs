@@ -111,8 +111,10 @@ async fn raced<H: QueueHarness>(harness: &H, cap: usize, count: usize) -> Vec<St
         tokio::spawn(async move {
             start.wait().await;
             while started.lock().await.len() < count {
-                for leased in leased(&*queue, 5).await {
-                    assert!(running.fetch_add(1, Ordering::SeqCst) < cap, "more run than the cap");
+                let leased = leased(&*queue, 5).await;
+                let before = running.fetch_add(leased.len(), Ordering::SeqCst);
+                assert!(before + leased.len() <= cap, "more run than the cap");
+                for leased in leased {
                     started.lock().await.push(String::from(leased.key));
                     tokio::task::yield_now().await;
                     running.fetch_sub(1, Ordering::SeqCst);

@@ -6,7 +6,8 @@ use exactly::queue::{Lanes, Leased, Queue as _};
 
 use crate::QueueHarness;
 use crate::answers::answered;
-use crate::work::{added, ask, lane, leased, tasks};
+use crate::request::LEASE;
+use crate::work::{added, ask, lane, leased, task, tasks};
 
 /// A lane with a thousand tasks in front of it, and lanes with one each: all are served in one round.
 pub async fn a_long_lane_keeps_nobody_waiting<H: QueueHarness>(harness: &H) {
@@ -48,6 +49,23 @@ pub async fn chosen_lanes_take_turns<H: QueueHarness>(harness: &H) {
         served.extend(by_lane(&answered(queue.lease(&ask).await)).into_keys());
     }
     assert_eq!(served.len(), 9, "only these lanes are served: {served:?}");
+}
+
+/// A lane in which nothing is due yet is passed over also if there are more of them than are asked for.
+pub async fn a_lane_with_nothing_due_takes_no_turn<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for n in 0..10 {
+        let later = task(&n.to_string()).in_lane(lane(&format!("later-{n}")));
+        added(&*queue, &[later.after(LEASE)]).await;
+    }
+    for name in ["a", "m", "z"] {
+        added(&*queue, &tasks(name, 1)).await;
+    }
+    let ask = ask(1);
+    for _ in 0..3 {
+        assert_eq!(answered(queue.lease(&ask).await).len(), 1);
+    }
+    assert_eq!(answered(queue.lease(&ask).await), []);
 }
 
 /// Lanes that all have enough get the same.
