@@ -82,13 +82,7 @@ impl Statements {
             lost: sql(names.load("t.state = 1 and t.due_at <= ? order by t.due_at limit ?")),
             save: sizes(|size| names.save(size)),
             note: sizes(|size| names.note(size)),
-            renew: sizes(|size| {
-                let leases = rows(2, size);
-                format!(
-                    "update {tasks} set due_at = ? from (values {leases}) \
-                     where id = column1 and fence = column2 and state = 1 returning id, fence"
-                )
-            }),
+            renew: sizes(|size| names.renew(size)),
             scan_all: sql(names.scan_all()),
             scan_only: sql(names.scan_only()),
             first: sql(names.first()),
@@ -176,6 +170,14 @@ impl Names {
         )
     }
 
+    fn renew(&self, size: usize) -> String {
+        let (tasks, leases) = (&self.tasks, rows(2, size));
+        format!(
+            "update {tasks} set due_at = ? from (values {leases}) \
+             where id = column1 and fence = column2 and state = 1 returning id, fence"
+        )
+    }
+
     fn note(&self, size: usize) -> String {
         let (attempts, rows) = (&self.attempts, rows(8, size));
         format!(
@@ -209,8 +211,10 @@ impl Names {
 
     fn open_lanes(&self) -> String {
         let Self { tasks, lanes, .. } = self;
+        // Only what is capped is counted.
         let room = format!(
-            "settings.cap - (select count(*) from {tasks} as running where running.state = 1 and running.lane = scan.lane)"
+            "case when settings.cap is not null then settings.cap - \
+             (select count(*) from {tasks} as running where running.state = 1 and running.lane = scan.lane) end"
         );
         format!(
             "select scan.lane, {room} from scan left join {lanes} as settings on settings.lane = scan.lane \
