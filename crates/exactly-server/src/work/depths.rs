@@ -40,10 +40,10 @@ pub(crate) fn start(queue: Arc<dyn Ledger>) -> AbortOnDropHandle<()> {
             let begun = Instant::now();
             match queue.depths().await {
                 Ok(depths) => {
-                    gauge!(QUEUE_READABLE).set(1.0);
                     for ((lane, state), tasks) in labelled(&depths, &mut shown) {
                         gauge!(QUEUE_DEPTH, "lane" => lane, "state" => state.as_str()).set(tasks);
                     }
+                    gauge!(QUEUE_READABLE).set(1.0);
                 }
                 Err(error) => {
                     gauge!(QUEUE_READABLE).set(0.0);
