@@ -120,6 +120,10 @@ async fn read(request: Request) -> Answer<Bytes> {
 }
 
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+    // It would be read as an object whose fields are in this order, which nobody can have meant.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::invalid("request", "accepted is an object, and this is a list"));
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let asked = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         if error.inner().is_data() {

@@ -36,7 +36,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>) -> Answer<Told<Schedul
     path = "/v1/schedules/{name}",
     tag = "schedules",
     operation_id = "showSchedule",
-    params(("name" = String, Path, description = "The schedule's name")),
+    params(("name" = String, Path, description = "The schedule's name", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The schedule", body = ScheduleShown))
 )]
 pub(super) async fn show(
@@ -56,7 +56,7 @@ pub(super) async fn show(
     path = "/v1/schedules/{name}",
     tag = "schedules",
     operation_id = "putSchedule",
-    params(("name" = String, Path, description = "Letters, digits, `.`, `_` and `-`; at most 64", max_length = 64)),
+    params(("name" = String, Path, description = "Letters, digits, `.`, `_` and `-`; at most 64", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     request_body = Definition,
     responses((status = 200, description = "The schedule as it is now", body = ScheduleShown))
 )]
@@ -79,7 +79,7 @@ pub(super) async fn put(
     path = "/v1/schedules/{name}/pause",
     tag = "schedules",
     operation_id = "pauseSchedule",
-    params(("name" = String, Path, description = "The schedule's name"), Because),
+    params(("name" = String, Path, description = "The schedule's name", pattern = "^[A-Za-z0-9._-]{1,64}$"), Because),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleShown))
 )]
 pub(super) async fn pause(
@@ -99,7 +99,7 @@ pub(super) async fn pause(
     path = "/v1/schedules/{name}/resume",
     tag = "schedules",
     operation_id = "resumeSchedule",
-    params(("name" = String, Path, description = "The schedule's name"), Because),
+    params(("name" = String, Path, description = "The schedule's name", pattern = "^[A-Za-z0-9._-]{1,64}$"), Because),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleShown))
 )]
 pub(super) async fn resume(
@@ -121,7 +121,7 @@ pub(super) async fn resume(
     path = "/v1/schedules/{name}",
     tag = "schedules",
     operation_id = "deleteSchedule",
-    params(("name" = String, Path, description = "The schedule's name"), Because),
+    params(("name" = String, Path, description = "The schedule's name", pattern = "^[A-Za-z0-9._-]{1,64}$"), Because),
     responses((status = 200, description = "It is gone", body = Erased))
 )]
 pub(super) async fn delete(
@@ -143,7 +143,7 @@ pub(super) async fn delete(
     path = "/v1/schedules/{name}/occurrences",
     tag = "schedules",
     operation_id = "listOccurrences",
-    params(("name" = String, Path, description = "The schedule's name"), OccurrencesQuery),
+    params(("name" = String, Path, description = "The schedule's name", pattern = "^[A-Za-z0-9._-]{1,64}$"), OccurrencesQuery),
     responses((status = 200, description = "The latest", body = Occurrences))
 )]
 pub(super) async fn occurrences(

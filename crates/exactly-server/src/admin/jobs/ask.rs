@@ -221,7 +221,7 @@ pub(crate) struct RequeueOne {
 pub(crate) struct Requeue {
     /// These.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, inline, min_items = 1, max_items = 1000)]
+    #[schema(inline, min_items = 1, max_items = 1000)]
     pub(crate) ids: Option<Vec<JobIdText>>,
     /// Those in this state, which is `dead` or `held`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
