@@ -1,20 +1,21 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::failure::{Failure, Result};
 use crate::history::Guarantee;
 use crate::place::StoreKind;
 use crate::plan::Cell;
 use crate::victim::VictimArguments;
+use crate::work::{WorkCell, WorkVictimArguments};
 
-/// Kills per store and guarantee. With five of those, the gate's 200 and some to spare.
+/// Kills per store and guarantee, and per queue. With five of the former, the gate's 200 and some to spare.
 const KILLS_DEFAULT: u32 = 45;
 
-/// Kills real servers under load and checks that no effect is lost and none happens twice.
+/// Kills real servers, schedulers and workers under load and checks that no effect is lost and none happens twice.
 ///
-/// Without arguments: every durable store under every guarantee that it gives, then the controls, in which the
-/// protection is taken away and which must turn red.
+/// Without arguments: every durable store under every guarantee that it gives, every queue, then the controls, in which
+/// the protection is taken away and which must turn red.
 #[derive(Debug, Parser)]
 #[command(
     name = "exactly-crash",
@@ -24,6 +25,10 @@ pub struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
+    /// Only this half
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<Half>,
+
     /// Only this store
     #[arg(long, value_enum)]
     pub(crate) store: Option<StoreKind>,
@@ -32,7 +37,7 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     pub(crate) guarantee: Option<Guarantee>,
 
-    /// Kills per store and guarantee
+    /// Kills per store and guarantee, and per queue
     #[arg(long, default_value_t = KILLS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) kills: u32,
 
@@ -57,30 +62,59 @@ pub struct Arguments {
     redis_url: Option<String>,
 }
 
+/// What the lab is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Half {
+    /// Requests with keys, and the servers that answer them.
+    Calls,
+    /// Schedules and jobs, and the processes that run them.
+    Work,
+}
+
+impl Half {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Work => "work",
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// The server that is killed
     #[command(hide = true)]
     Victim(VictimArguments),
+
+    /// The scheduler or worker that is killed
+    #[command(hide = true)]
+    WorkVictim(WorkVictimArguments),
 }
 
 impl Arguments {
     /// What was asked for, or why there is no such thing.
-    pub(crate) fn cells(&self) -> Result<Vec<Cell>> {
-        let cells = Cell::all()
+    pub(crate) fn cells(&self) -> Result<(Vec<Cell>, Vec<WorkCell>)> {
+        let calls = Cell::all()
+            .filter(|_| self.only != Some(Half::Work))
             .filter(|cell| self.store.is_none_or(|store| store == cell.store))
             .filter(|cell| self.guarantee.is_none_or(|guarantee| guarantee == cell.guarantee));
-        let cells: Vec<Cell> = cells.collect();
-        if cells.is_empty() {
+        let work = WorkCell::all()
+            // A guarantee is what calls have.
+            .filter(|_| self.only != Some(Half::Calls) && self.guarantee.is_none())
+            .filter(|cell| self.store.is_none_or(|store| store == cell.store));
+        let (calls, work): (Vec<Cell>, Vec<WorkCell>) = (calls.collect(), work.collect());
+        if calls.is_empty() && work.is_empty() {
             return Err(Failure::new(
-                "redis has no transactions: --store redis goes with --guarantee at-most-once",
+                "there is no such thing: redis has no transactions and keeps no queue, and a guarantee is for calls; \
+                 --store redis goes with --guarantee at-most-once",
             ));
         }
         // Asked for here, so that a missing server is not noticed minutes later.
-        for cell in &cells {
-            self.url(cell.store)?;
+        let stores = calls.iter().map(|cell| cell.store);
+        for store in stores.chain(work.iter().map(|cell| cell.store)) {
+            self.url(store)?;
         }
-        Ok(cells)
+        Ok((calls, work))
     }
 
     /// The address of a store's server; empty for a file.

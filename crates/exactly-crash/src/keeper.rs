@@ -1,8 +1,7 @@
 //! Starts victims, sees to it that they die as planned, and starts them again.
 
-mod process;
-
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,11 +10,11 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use self::process::Victim;
 use crate::failure::{Failure, Result};
 use crate::place::Place;
 use crate::plan::{Cell, Life};
 use crate::point::FROZEN;
+use crate::process::{Victim, value_name};
 use crate::victim::READY;
 
 /// How long a victim may take to open its store and listen.
@@ -114,7 +113,8 @@ impl Keeper {
         let mut kills = Kills::default();
         loop {
             let life = self.house.next();
-            let mut victim = Victim::start(&self, life)?;
+            let log = self.place.folder.join(format!("victim-{}.log", self.port));
+            let mut victim = Victim::start(&self.arguments(life), log)?;
             let cut = async {
                 match life {
                     // Its own cut is not to end it twice.
@@ -136,6 +136,25 @@ impl Keeper {
                 None => return Ok(kills),
             }
         }
+    }
+
+    fn arguments(&self, life: Life) -> Vec<OsString> {
+        let Self { cell, place, port, .. } = self;
+        let mut arguments: Vec<OsString> = vec!["victim".into()];
+        let mut say = |name: &str, value: &str| arguments.extend([name.into(), value.into()]);
+        say("--store", cell.store.name());
+        say("--guarantee", cell.guarantee.name());
+        say("--sabotage", &value_name(&cell.sabotage));
+        say("--url", &place.url);
+        say("--name", &place.name);
+        say("--port", &port.to_string());
+        if let Some((point, blow, nth)) = life.fuse() {
+            say("--at", &value_name(&point));
+            say("--blow", &value_name(&blow));
+            say("--nth", &nth.to_string());
+        }
+        arguments.extend(["--folder".into(), place.folder.clone().into()]);
+        arguments
     }
 
     /// One life, and how it ended; `None` if it outlived the round.
@@ -163,7 +182,7 @@ impl Keeper {
                 Err(_) => missed,
             },
             Life::Freeze { then, .. } => match victim.hear(FROZEN, REACH_MAX).await {
-                Ok(()) => {
+                Ok(_) => {
                     sleep(FREEZE).await;
                     victim.wake()?;
                     sleep(then).await;

@@ -6,6 +6,8 @@
 //! customers were told with what the effects' own ledger says. It differs from the conformance suites in that it asks the
 //! store nothing: a row of an SQL table without any constraint, or a line of a file, is what counts as an effect.
 //!
+//! [`work`] does the same to schedulers and workers of one queue.
+//!
 //! A lab that finds nothing may be blind. Controls run the same lab with the protection taken away, and fail unless it
 //! turns red.
 
@@ -23,11 +25,13 @@ mod operator;
 mod place;
 mod plan;
 mod point;
+mod process;
 mod register;
 mod report;
 mod round;
 mod sabotaged;
 mod victim;
+pub mod work;
 
 pub use arguments::Arguments;
 pub use failure::Failure;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use exactly_redis::RedisStore;
-use exactly_sql::{PgStore, SqliteStore};
+use exactly_sql::{PgQueue, PgStore, SqliteQueue, SqliteStore};
 use serde::Serialize;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
@@ -66,11 +66,23 @@ impl Place {
         }
     }
 
+    /// Where what no transaction of a queue reaches is written to.
+    pub(crate) fn letters_table(&self) -> String {
+        match self.store {
+            StoreKind::Postgres => format!("{}.crash_letters", self.name),
+            StoreKind::Sqlite | StoreKind::Redis => "crash_letters".to_owned(),
+        }
+    }
+
     /// Makes room for effects. The records' own tables are left to the victims, who may be killed in the midst of it.
     pub(crate) async fn prepare(&self) -> Result<()> {
-        let table = self.effects_table();
-        // No key and no index, on purpose: nothing but the store under test may keep an effect from being there twice.
-        let effects = format!("create table {table} (key text, nonce text, amount bigint)");
+        let (effects, letters) = (self.effects_table(), self.letters_table());
+        // No key and no index for effects, on purpose: nothing but the store under test may keep one from being there
+        // twice. A letter is there once, and it matters whose.
+        let effects = format!(
+            "create table {effects} (key text, nonce text, amount bigint);
+             create table {letters} (key text primary key, nonce text, fence bigint)"
+        );
         match self.store {
             StoreKind::Sqlite => {
                 let mut connection = self.sqlite().connect().await.map_err(failed("create database"))?;
@@ -100,8 +112,27 @@ impl Place {
         if guarantee == Guarantee::AtMostOnce {
             return ledger::read(&self.ledger_file());
         }
-        let select = format!("select key, nonce, amount from {}", self.effects_table());
+        Ok(Ledger {
+            effects: self.rows(&self.effects_table(), "amount").await?,
+            ..Ledger::default()
+        })
+    }
+
+    /// The effects that transactions left: key and nonce.
+    pub(crate) async fn effects(&self) -> Result<Vec<(String, String)>> {
+        let effects = self.rows(&self.effects_table(), "amount").await?;
+        Ok(effects.into_iter().map(|effect| (effect.key, effect.nonce)).collect())
+    }
+
+    /// What was written last for each key outside of them: key and nonce.
+    pub(crate) async fn letters(&self) -> Result<Vec<(String, String)>> {
+        let letters = self.rows(&self.letters_table(), "fence").await?;
+        Ok(letters.into_iter().map(|letter| (letter.key, letter.nonce)).collect())
+    }
+
+    async fn rows(&self, table: &str, amount: &str) -> Result<Vec<Effect>> {
         let context = "read table of effects";
+        let select = format!("select key, nonce, {amount} from {table}");
         let effects = match self.store {
             StoreKind::Sqlite => {
                 let mut connection = self.sqlite().connect().await.map_err(failed(context))?;
@@ -116,11 +147,7 @@ impl Place {
                 rows.iter().map(effect).collect::<Result<_, _>>()
             }
         };
-        let effects = effects.map_err(failed(context))?;
-        Ok(Ledger {
-            effects,
-            ..Ledger::default()
-        })
+        effects.map_err(failed(context))
     }
 
     pub(crate) async fn open_sqlite(&self) -> Result<SqliteStore> {
@@ -139,6 +166,19 @@ impl Place {
     pub(crate) async fn open_redis(&self) -> Result<RedisStore> {
         let store = RedisStore::at(&self.url).prefix(&self.name).start().await;
         store.map_err(failed("open Redis store"))
+    }
+
+    pub(crate) async fn open_sqlite_queue(&self) -> Result<SqliteQueue> {
+        SqliteQueue::open(self.sqlite_file())
+            .await
+            .map_err(failed("open SQLite queue"))
+    }
+
+    pub(crate) async fn open_postgres_queue(&self) -> Result<PgQueue> {
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX);
+        let pool = pool.connect_lazy_with(self.postgres()?);
+        let queue = PgQueue::builder(pool).schema(&self.name).start().await;
+        queue.map_err(failed("open PostgreSQL queue"))
     }
 
     fn sqlite_file(&self) -> PathBuf {

@@ -9,8 +9,7 @@ use crate::keeper::Kills;
 use crate::plan::Cell;
 use crate::round::Outcome;
 use crate::sabotaged::Sabotage;
-
-const COLUMNS: usize = 16;
+use crate::work::WorkRow;
 
 /// What all rounds came to.
 #[derive(Debug, Serialize)]
@@ -18,6 +17,7 @@ pub(crate) struct Report {
     pub(crate) seed: u64,
     pub(crate) seconds: f64,
     pub(crate) rows: Vec<Row>,
+    pub(crate) work: Vec<WorkRow>,
 }
 
 /// What the rounds of one cell came to.
@@ -37,11 +37,12 @@ impl Report {
             seed,
             seconds: 0.0,
             rows: Vec::new(),
+            work: Vec::new(),
         }
     }
 
     pub(crate) fn is_green(&self) -> bool {
-        self.rows.iter().all(|row| row.green)
+        self.rows.iter().all(|row| row.green) && self.work.iter().all(WorkRow::is_green)
     }
 
     pub(crate) fn json(&self) -> String {
@@ -77,12 +78,17 @@ impl Row {
     }
 
     fn verdict(&self) -> &'static str {
-        match (self.cell.sabotage, self.green) {
-            (Sabotage::None, true) => "green",
-            (Sabotage::None, false) => "RED",
-            (_, true) => "red, as it must be",
-            (_, false) => "GREEN: the lab is blind",
-        }
+        verdict(self.is_control(), self.green)
+    }
+}
+
+/// What a row is called in the end.
+pub(crate) fn verdict(is_control: bool, is_green: bool) -> &'static str {
+    match (is_control, is_green) {
+        (false, true) => "green",
+        (false, false) => "RED",
+        (true, true) => "red, as it must be",
+        (true, false) => "GREEN: the lab is blind",
     }
 }
 
@@ -115,23 +121,14 @@ impl fmt::Display for Report {
             "fenced",
             "verdict",
         ];
-        let mut lines = vec![header.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(cells));
-        let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
-            let widths = lines.iter().map(|line| line[column].chars().count());
-            widths.max().unwrap_or_default()
-        });
-        for line in &lines {
-            // Names on both sides, numbers between them.
-            write!(f, "{:<width$}", line[0], width = widths[0])?;
-            for (cell, width) in line.iter().zip(widths).take(COLUMNS - 1).skip(1) {
-                write!(f, "  {cell:>width$}")?;
-            }
-            writeln!(f, "  {}", line[COLUMNS - 1])?;
-        }
+        let calls: Vec<_> = self.rows.iter().map(cells).collect();
+        table(f, header, &calls)?;
+        let work: Vec<_> = self.work.iter().map(WorkRow::cells).collect();
+        table(f, WorkRow::HEADER, &work)?;
         let kills = |control: bool| -> u32 {
             let rows = self.rows.iter().filter(|row| row.is_control() == control);
-            rows.map(|row| row.kills.total()).sum()
+            let work = self.work.iter().filter(|row| row.is_control() == control);
+            rows.map(|row| row.kills.total()).sum::<u32>() + work.map(WorkRow::kills).sum::<u32>()
         };
         let (kills, controls) = (kills(false), kills(true));
         write!(
@@ -139,7 +136,7 @@ impl fmt::Display for Report {
             "{kills} kills and {controls} in controls, {:.0} s, seed {}: ",
             self.seconds, self.seed
         )?;
-        let only_controls = self.rows.iter().all(Row::is_control);
+        let only_controls = self.rows.iter().all(Row::is_control) && self.work.iter().all(WorkRow::is_control);
         f.write_str(match (self.is_green(), only_controls) {
             (true, true) => "every control turned red",
             (true, false) => "green",
@@ -148,7 +145,32 @@ impl fmt::Display for Report {
     }
 }
 
-fn cells(row: &Row) -> [String; COLUMNS] {
+/// Names on both sides, numbers between them. Nothing if there is no row.
+fn table<const COLUMNS: usize>(
+    f: &mut fmt::Formatter<'_>,
+    header: [&str; COLUMNS],
+    rows: &[[String; COLUMNS]],
+) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let header = header.map(str::to_owned);
+    let lines = || std::iter::once(&header).chain(rows);
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        let widths = lines().map(|line| line[column].chars().count());
+        widths.max().unwrap_or_default()
+    });
+    for line in lines() {
+        write!(f, "{:<width$}", line[0], width = widths[0])?;
+        for (cell, width) in line.iter().zip(widths).take(COLUMNS - 1).skip(1) {
+            write!(f, "  {cell:>width$}")?;
+        }
+        writeln!(f, "  {}", line[COLUMNS - 1])?;
+    }
+    Ok(())
+}
+
+fn cells(row: &Row) -> [String; 16] {
     let Row {
         cell, kills, counts, ..
     } = row;

@@ -177,7 +177,7 @@ async fn bind(port: u16) -> Result<TcpListener> {
 }
 
 /// The other end of standard input closes when the lab is gone, however it ended.
-fn exit_with_parent() {
+pub(crate) fn exit_with_parent() {
     std::thread::spawn(|| {
         let mut nothing = Vec::new();
         let _ = std::io::stdin().read_to_end(&mut nothing);

@@ -1,3 +1,4 @@
-//! The checker, judged by histories made by hand. The lab itself is run by `cargo xtask crash`.
+//! The checkers, judged by histories and books made by hand. The lab itself is run by `cargo xtask crash`.
 
 mod check;
+mod work;

@@ -1,5 +1,6 @@
 //! A victim as a process of the operating system.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -11,9 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::Keeper;
 use crate::failure::{Failure, Result, failed};
-use crate::plan::Life;
 
 /// How long a victim may take to notice that it is not needed any more.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -23,7 +22,7 @@ const LOG_LINES_SHOWN: usize = 20;
 
 /// A running victim. Dropping it kills it, and closing its input ends it even if nobody is left to drop it.
 #[derive(Debug)]
-pub(super) struct Victim {
+pub(crate) struct Victim {
     child: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
@@ -31,40 +30,12 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    pub(super) fn start(keeper: &Keeper, life: Life) -> Result<Self> {
-        let Keeper { cell, place, port, .. } = keeper;
-        let log = place.folder.join(format!("victim-{port}.log"));
+    /// Starts this program once more, with these arguments. What it complains about goes to `log`.
+    pub(crate) fn start(arguments: &[OsString], log: PathBuf) -> Result<Self> {
         let errors = OpenOptions::new().append(true).create(true).open(&log);
         // Not by its path, where another build may have put another program by now.
         let mut command = Command::new("/proc/self/exe");
-        command
-            .args([
-                "victim",
-                "--store",
-                cell.store.name(),
-                "--guarantee",
-                cell.guarantee.name(),
-            ])
-            .args([
-                "--sabotage",
-                &value_name(&cell.sabotage),
-                "--url",
-                &place.url,
-                "--name",
-                &place.name,
-            ])
-            .args(["--port", &port.to_string(), "--folder"])
-            .arg(&place.folder);
-        if let Some((point, blow, nth)) = life.fuse() {
-            command.args([
-                "--at",
-                &value_name(&point),
-                "--blow",
-                &value_name(&blow),
-                "--nth",
-                &nth.to_string(),
-            ]);
-        }
+        command.args(arguments);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -84,12 +55,12 @@ impl Victim {
         })
     }
 
-    /// Until it says `word`.
-    pub(super) async fn hear(&mut self, word: &str, within: Duration) -> Result<()> {
+    /// Until it says `word`, and what else it says with it.
+    pub(crate) async fn hear(&mut self, word: &str, within: Duration) -> Result<String> {
         let heard = async {
             while let Some(line) = self.output.next_line().await.map_err(failed("listen to victim"))? {
-                if line == word {
-                    return Ok(());
+                if let Some(rest) = line.strip_prefix(word) {
+                    return Ok(rest.trim_start().to_owned());
                 }
             }
             Err(Failure::new(format!("a victim ended before it was {word}")))
@@ -101,7 +72,7 @@ impl Victim {
     }
 
     /// Until it is dead by SIGKILL, whoever sent it.
-    pub(super) async fn died(&mut self) -> Result<()> {
+    pub(crate) async fn died(&mut self) -> Result<()> {
         let status = self.child.wait().await.map_err(failed("wait for victim"))?;
         if status.signal() == Some(SIGKILL) {
             return Ok(());
@@ -109,19 +80,27 @@ impl Victim {
         Err(self.with_log(&Failure::new(format!("a victim ended by itself: {status}"))))
     }
 
-    pub(super) async fn kill(&mut self) -> Result<()> {
+    pub(crate) async fn kill(&mut self) -> Result<()> {
         self.child.start_kill().map_err(failed("kill victim"))?;
         self.died().await
     }
 
-    pub(super) fn wake(&self) -> Result<()> {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
-        let id = id.and_then(Pid::from_raw);
-        let id = id.ok_or_else(|| Failure::new("wake victim: it is gone"))?;
-        kill_process(id, Signal::CONT).map_err(failed("wake victim"))
+    pub(crate) fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP, "freeze victim")
     }
 
-    pub(super) async fn dismiss(&mut self) -> Result<()> {
+    pub(crate) fn wake(&self) -> Result<()> {
+        self.signal(Signal::CONT, "wake victim")
+    }
+
+    fn signal(&self, signal: Signal, context: &str) -> Result<()> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        let id = id.and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| Failure::new(format!("{context}: it is gone")))?;
+        kill_process(id, signal).map_err(failed(context))
+    }
+
+    pub(crate) async fn dismiss(&mut self) -> Result<()> {
         self.input = None;
         match timeout(LEAVE_MAX, self.child.wait()).await {
             Ok(_) => Ok(()),
@@ -141,7 +120,7 @@ impl Victim {
 }
 
 /// A value as the command line spells it.
-fn value_name(value: &impl clap::ValueEnum) -> String {
+pub(crate) fn value_name(value: &impl clap::ValueEnum) -> String {
     let possible = value.to_possible_value().expect("no value is skipped");
     possible.get_name().to_owned()
 }

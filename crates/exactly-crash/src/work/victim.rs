@@ -1,0 +1,99 @@
+//! A process of the crew: a scheduler, a worker, or both.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use exactly::clock::Timestamp;
+use exactly::scheduler::{FAN_OUT_KIND, Plans, Scheduler, TICK_KIND};
+use exactly::worker::Worker;
+use fastrand::Rng;
+
+use super::WorkSabotage;
+use super::calendar::Hurried;
+use super::desk::Desk;
+use super::errand;
+use super::plan::Role;
+use crate::failure::{Failure, Result, failed};
+use crate::place::{Place, StoreKind};
+use crate::victim::{READY, exit_with_parent};
+
+/// Short, so that the dead are found out while the round lasts.
+pub(super) const LEASE: Duration = Duration::from_secs(1);
+
+/// How often workers look for what the dead have left.
+pub(super) const SWEEP: Duration = Duration::from_millis(500);
+
+const POLL: Duration = Duration::from_millis(200);
+
+/// How often schedulers look at the calendar: some two hours of it.
+const PASS: Duration = Duration::from_millis(200);
+
+const CONCURRENCY: usize = 16;
+
+/// The command line of a process. Nobody but the lab types it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkVictimArguments {
+    #[arg(long)]
+    store: StoreKind,
+    #[arg(long)]
+    sabotage: WorkSabotage,
+    #[arg(long)]
+    role: Role,
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    name: String,
+    #[arg(long)]
+    folder: PathBuf,
+    #[arg(long)]
+    since_ms: u64,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// Works until it is killed, or until whoever started it goes away.
+pub(crate) async fn serve(arguments: WorkVictimArguments) -> Result<()> {
+    exit_with_parent();
+    let place = Place {
+        store: arguments.store,
+        url: arguments.url.clone(),
+        name: arguments.name.clone(),
+        folder: arguments.folder.clone(),
+    };
+    match place.store {
+        StoreKind::Sqlite => work(place.open_sqlite_queue().await?, &place, &arguments).await,
+        StoreKind::Postgres => work(place.open_postgres_queue().await?, &place, &arguments).await,
+        StoreKind::Redis => Err(Failure::new("Redis keeps no queue")),
+    }
+}
+
+async fn work<D: Desk>(queue: D, place: &Place, arguments: &WorkVictimArguments) -> Result<()> {
+    let (queue, role) = (Arc::new(queue), arguments.role);
+    let plans: Arc<dyn Plans> = Arc::new(errand::plans()?);
+    let mut running = None;
+    if role.works() {
+        let ticks = Scheduler::new(Arc::clone(&queue), Arc::clone(&plans)).ticks_handler();
+        let worker = Worker::builder(Arc::<D>::clone(&queue))
+            .handle(TICK_KIND, ticks.clone())
+            .handle(FAN_OUT_KIND, ticks)
+            .concurrency(CONCURRENCY)
+            .lease(LEASE)
+            .sweep_every(SWEEP)
+            .poll_every(POLL)
+            // Killed as often as here, a task is not to blame.
+            .rescues_max(u32::MAX);
+        let worker = errand::register(worker, &queue, place, arguments.sabotage);
+        running = Some(worker.start().map_err(failed("start worker"))?);
+    }
+    let worker = running.as_ref().map(|running| running.id().to_string());
+    println!("{READY} {}", worker.unwrap_or_default());
+    if role.schedules() {
+        let since = Timestamp::from_millis(arguments.since_ms);
+        let jumps = role.jumps().then(|| Rng::with_seed(arguments.seed));
+        let hurried = Hurried::new(Arc::clone(&queue), since, jumps);
+        Scheduler::new(Arc::new(hurried), plans).run(PASS).await;
+    }
+    std::future::pending().await
+}
