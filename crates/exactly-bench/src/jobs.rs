@@ -3,8 +3,12 @@
 //! Every contender is a program of its own and every turn has a database of its own, so that one's tables, statistics and
 //! dead rows are not another's. The clock runs from the first claim until the contender's tables say that all is done.
 
+mod claim;
 mod contender;
+mod fan_out;
+mod figures;
 mod handwritten;
+mod idle;
 mod inserts;
 mod ours;
 mod peers;
@@ -25,11 +29,15 @@ use crate::Result;
 use crate::calls::bench_folder;
 use crate::database::Database;
 use crate::machine::{self, Facts};
+use crate::report;
 use crate::versus::Course;
 
 const BURN: &str = "burn";
 const ENQUEUE: &str = "enqueue";
 const EFFECT: &str = "effect";
+const START: &str = "start";
+const CLAIM: &str = "claim";
+const FAN_OUT: &str = "fan-out";
 
 /// A commit per job takes that much longer than a batch of them.
 const EFFECT_SHARE: u64 = 10;
@@ -43,7 +51,8 @@ pub(crate) struct Options {
     /// Only this contender; may be given several times.
     #[arg(long, value_name = "NAME")]
     contender: Vec<String>,
-    /// How many jobs a turn has; those with an effect are a tenth of it.
+    /// How many jobs a turn has; those with an effect are a tenth of it, and five times as many rows fill a table and have
+    /// a schedule.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(100..))]
     jobs: u64,
     /// How many turns each side has.
@@ -94,6 +103,18 @@ const SCENARIOS: &[Scenario] = &[
         name: EFFECT,
         about: "jobs with an effect of one row in the transaction that completes them",
     },
+    Scenario {
+        name: START,
+        about: "how soon a task starts on an idle queue, and what an idle queue costs",
+    },
+    Scenario {
+        name: CLAIM,
+        about: "what leasing costs when the table is full",
+    },
+    Scenario {
+        name: FAN_OUT,
+        about: "subjects of a schedule, fanned out and run",
+    },
 ];
 
 /// Somebody who takes part, or why not.
@@ -112,14 +133,26 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let server = Database::connect(options.postgres.as_deref().ok_or(missing)?).await?;
     let mut facts = Facts::gather(&folder)?;
     facts.postgres = Some(server.describe().await?);
-    let mut standings = Vec::new();
+    let (mut standings, mut alone) = (Vec::new(), Vec::new());
     for scenario in chosen {
         eprintln!("{}: {}", scenario.name, scenario.about);
-        standings.push(measure(options, &server, scenario).await?);
+        let jobs = options.jobs_of(scenario);
+        let patience = Duration::from_secs(options.patience);
+        match scenario.name {
+            START => alone.extend(idle::measure(&server, options.quick).await?),
+            CLAIM => alone.push(claim::measure(&server, jobs, options.rounds(), patience).await?),
+            FAN_OUT => alone.push(fan_out::measure(&server, jobs).await?),
+            _ => standings.push(measure(options, &server, scenario).await?),
+        }
     }
-    standing::print(&facts, &standings);
+    let mut findings = figures::findings(&standings);
+    findings.append(&mut alone);
+    if !standings.is_empty() {
+        standing::print(&standings);
+    }
+    report::print(&facts, &findings);
     let json = options.json.clone().unwrap_or_else(|| folder.join("jobs.json"));
-    standing::write_json(&json, &facts, &standings)?;
+    standing::write_json(&json, &facts, &standings, &findings)?;
     println!("\nwritten to {}", json.display());
     Ok(())
 }

@@ -78,6 +78,25 @@ impl Finding {
         }
     }
 
+    /// A figure of ours that is held against nobody's.
+    pub(crate) fn alone(scenario: &'static str, what: &str, unit: &str, figure: Ratio, wanted: Wanted) -> Self {
+        // Large ones are counts, and small ones would otherwise be all alike.
+        let digits = if figure.median < 10.0 { 2 } else { 0 };
+        Self {
+            scenario,
+            what: what.to_owned(),
+            against: "—".to_owned(),
+            theirs: String::new(),
+            ours: format!("{:.digits$} {unit}", figure.median),
+            ratio: figure,
+            cpu_ratio: None,
+            wanted,
+            foreign_max: 0.0,
+            notes: Vec::new(),
+            courses: Vec::new(),
+        }
+    }
+
     pub(crate) fn is_met(&self) -> bool {
         self.wanted.is_met(self.ratio.median)
     }

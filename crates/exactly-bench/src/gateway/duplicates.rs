@@ -64,19 +64,16 @@ pub(super) async fn measure(options: &Options, scratch: &TempDir) -> Result<Find
         );
     }
     Ok(Finding {
-        scenario: "duplicates",
-        what: format!("equal answers to {COUNT} requests at once with one key, one call of the upstream"),
-        against: "—".to_owned(),
-        theirs: String::new(),
-        ours: format!("{equal} equal"),
-        ratio: Ratio::once(f64::from(equal)),
-        cpu_ratio: None,
-        wanted: Wanted::AtLeast(COUNT as f64),
-        foreign_max: 0.0,
         notes: vec![format!(
             "a request with another key was answered in {stranger_ms:.0} ms meanwhile; all {COUNT} were answered \
              {answered_ms:.0} ms after the upstream"
         )],
-        courses: Vec::new(),
+        ..Finding::alone(
+            "duplicates",
+            &format!("equal answers to {COUNT} requests at once with one key, one call of the upstream"),
+            "equal",
+            Ratio::once(f64::from(equal)),
+            Wanted::AtLeast(COUNT as f64),
+        )
     })
 }

@@ -35,21 +35,14 @@ pub(super) async fn measure(options: &Options, scratch: &TempDir) -> Result<Vec<
         sleep(IDLE).await;
         resident_mb.push(gateway.pid.resident()? as f64 / 1e6);
     }
-    let finding = |scenario, what: &str, unit, values: Vec<f64>, most| {
-        let ratio = Ratio::of(values.into_iter());
-        Finding {
+    let finding = |scenario, what, unit, values: Vec<f64>, most| {
+        Finding::alone(
             scenario,
-            what: what.to_owned(),
-            against: "—".to_owned(),
-            theirs: String::new(),
-            ours: format!("{:.0} {unit}", ratio.median),
-            ratio,
-            cpu_ratio: None,
-            wanted: Wanted::AtMost(most),
-            foreign_max: 0.0,
-            notes: Vec::new(),
-            courses: Vec::new(),
-        }
+            what,
+            unit,
+            Ratio::of(values.into_iter()),
+            Wanted::AtMost(most),
+        )
     };
     Ok(vec![
         finding(

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use exactly::job::{self, Job, JobError};
-use exactly::queue::{End, Lane, Queue as _, Task};
+use exactly::queue::{End, InspectQueue as _, Lane, Queue as _, Task};
 use exactly::worker::{Builder, Ran, Worker, from_fn};
 use exactly_sql::{PgQueue, PgTransaction};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
+use tokio::time::sleep;
 
 use super::contender::{Contender, Program, Tables};
 use super::inserts::{KIND, LANES, PAYLOAD};
@@ -34,6 +36,7 @@ enum What {
     Burn,
     Enqueue,
     Effect,
+    Start,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -96,6 +99,20 @@ pub(super) fn affecting() -> Contender {
     )
 }
 
+/// A worker that says of each task that it starts.
+pub(super) fn starting() -> Contender {
+    contender(
+        Settings {
+            what: What::Start,
+            connections: 2,
+            concurrency: 64,
+            prefetch: 64,
+            batch: 1,
+        },
+        TABLES,
+    )
+}
+
 fn contender(settings: Settings, tables: Tables) -> Contender {
     Contender {
         name: NAME,
@@ -113,7 +130,7 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
     let pool = pool.max_connections(settings.connections).connect(&order.url).await?;
     let queue = Arc::new(PgQueue::builder(pool.clone()).start().await?);
     match (step, settings.what) {
-        ("fill", What::Enqueue) => Ok(()),
+        ("fill", What::Enqueue | What::Start) => Ok(()),
         ("fill", What::Burn) => fill(&queue, 0..order.jobs, settings.batch, noop).await,
         ("fill", What::Effect) => {
             let table = "create table effects (
@@ -128,12 +145,14 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
             };
             said::work(enqueuing).await
         }
-        (_, What::Burn) => {
+        (_, What::Burn) => said::work(work(burns(queue), settings)).await,
+        (_, What::Start) => {
             let worker = Worker::builder(queue).handle(
                 NOOP,
-                from_fn(|_| {
+                from_fn(|task| {
                     Box::pin(async {
-                        said::handled(1);
+                        // Whoever waits for it would say so.
+                        let _ = said::say(&task.key).await;
                         Ran::End(End::Done("".into()))
                     })
                 }),
@@ -150,7 +169,29 @@ async fn work(worker: Builder, settings: Settings) -> Result<()> {
     std::future::pending().await
 }
 
-async fn fill(queue: &PgQueue, jobs: Range<u64>, batch: u64, task: fn(u64) -> Result<Task>) -> Result<()> {
+fn burns(queue: Arc<PgQueue>) -> Builder {
+    Worker::builder(queue).handle(
+        NOOP,
+        from_fn(|_| {
+            Box::pin(async {
+                said::handled(1);
+                Ran::End(End::Done("".into()))
+            })
+        }),
+    )
+}
+
+/// Works off all that waits.
+pub(super) async fn burn_all(queue: &PgQueue) -> Result<()> {
+    let running = burns(Arc::new(queue.clone())).prefetch(4000).start()?;
+    while queue.depths().await?.iter().any(|depth| depth.tasks > 0) {
+        sleep(Duration::from_millis(200)).await;
+    }
+    running.drain().await;
+    Ok(())
+}
+
+pub(super) async fn fill(queue: &PgQueue, jobs: Range<u64>, batch: u64, task: fn(u64) -> Result<Task>) -> Result<()> {
     let mut first = jobs.start;
     while first < jobs.end {
         let end = jobs.end.min(first + batch);
@@ -163,7 +204,7 @@ async fn fill(queue: &PgQueue, jobs: Range<u64>, batch: u64, task: fn(u64) -> Re
     Ok(())
 }
 
-fn noop(number: u64) -> Result<Task> {
+pub(super) fn noop(number: u64) -> Result<Task> {
     Ok(Task::new(NOOP, number.to_string(), "{}")?)
 }
 

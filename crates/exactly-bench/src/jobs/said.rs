@@ -59,7 +59,7 @@ async fn tell(word: &mut Lines<BufReader<Stdin>>) -> Result<()> {
     }
 }
 
-async fn say(line: &str) -> Result<()> {
+pub(crate) async fn say(line: &str) -> Result<()> {
     let mut out = stdout();
     out.write_all(format!("{line}\n").as_bytes()).await?;
     out.flush().await?;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::machine::Facts;
+use crate::report::Finding;
 use crate::versus::{Course, Ratio, Turn};
 
 /// What became of one contender.
@@ -64,8 +65,7 @@ pub(super) fn print_turn(round: u32, name: &str, turn: &Turn) {
     );
 }
 
-pub(super) fn print(facts: &Facts, standings: &[Standing]) {
-    facts.print();
+pub(super) fn print(standings: &[Standing]) {
     let header = [
         "scenario",
         "contender",
@@ -121,8 +121,8 @@ fn row(standing: &Standing, entry: &Entry, course: &Course) -> [String; 9] {
     ]
 }
 
-pub(super) fn write_json(path: &Path, facts: &Facts, standings: &[Standing]) -> Result<()> {
-    let report = serde_json::json!({ "machine": facts, "standings": standings });
+pub(super) fn write_json(path: &Path, facts: &Facts, standings: &[Standing], findings: &[Finding]) -> Result<()> {
+    let report = serde_json::json!({ "machine": facts, "standings": standings, "findings": findings });
     std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")?;
     Ok(())
 }

@@ -22,8 +22,9 @@ const LOOK: Duration = Duration::from_millis(1);
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One of a contender's processes.
-struct Worker {
-    pid: Pid,
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) pid: Pid,
     child: Child,
     word: ChildStdin,
     lines: Option<Lines<BufReader<ChildStdout>>>,
@@ -141,7 +142,7 @@ async fn check(database: &Database, tables: Tables, jobs: u64) -> Result<()> {
 
 impl Worker {
     /// Starts a process, which connects and waits for the word.
-    async fn start(contender: &Contender, url: &str, jobs: u64) -> Result<Self> {
+    pub(super) async fn start(contender: &Contender, url: &str, jobs: u64) -> Result<Self> {
         let mut child = contender
             .command("work", url, jobs)
             .stdin(Stdio::piped())
@@ -164,7 +165,13 @@ impl Worker {
         })
     }
 
-    async fn stop(mut self) -> Result<()> {
+    /// Gives it the word alone. What it says from then on.
+    pub(super) async fn begin(&mut self) -> Result<Lines<BufReader<ChildStdout>>> {
+        self.word.write_all(b"go\n").await?;
+        Ok(self.lines.take().ok_or("a worker is read already")?)
+    }
+
+    pub(super) async fn stop(mut self) -> Result<()> {
         drop(self.word);
         if timeout(GONE_WITHIN, self.child.wait()).await.is_err() {
             self.child.kill().await?;
