@@ -10,6 +10,7 @@ mod reach;
 mod show;
 mod table;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use self::client::{Client, Secret};
@@ -63,6 +64,15 @@ pub(crate) async fn ended(done: impl Future<Output = Result<(), Refused>>) -> En
             Ok(ExitCode::from(2))
         }
     }
+}
+
+/// What a file has, or standard input if it is `-`.
+pub(crate) fn read_text(path: &Path) -> Result<String, Refused> {
+    let failed = |error: std::io::Error| Refused::Failed(format!("read {}: {error}", path.display()));
+    if path == Path::new("-") {
+        return std::io::read_to_string(std::io::stdin()).map_err(failed);
+    }
+    std::fs::read_to_string(path).map_err(failed)
 }
 
 impl Refused {

@@ -33,7 +33,7 @@ enum Command {
     Call(Box<call::Args>),
     /// List, show, settle, free and purge calls.
     Calls(Box<calls::Args>),
-    /// Say when schedules fire.
+    /// List, write, pause and delete schedules; say when a pattern fires.
     Schedules(schedules::Args),
     /// List, show, enqueue and requeue jobs; pause and cap lanes.
     Jobs(Box<jobs::Args>),

@@ -26,7 +26,7 @@ enum Command {
     Put(Box<Put>),
     /// Let a schedule make no jobs for now.
     Pause(Box<Change>),
-    /// Take back a pause.
+    /// Let a paused schedule make jobs again; what fell into the pause is left out.
     Resume(Box<Change>),
     /// Forget a schedule. Jobs that it has made stay.
     Delete(Box<Delete>),

@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use exactly::CallId;
+use exactly::queue::TaskId;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::input::{Actor, IdText};
+use super::jobs::ask::JobIdText;
 use super::problem::{Answer, Problem};
 
 /// Who acts, as the trail tells it.
@@ -36,6 +38,14 @@ pub(super) struct Filtered<T>(pub(super) T);
 /// The call that the path names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Id(pub(super) CallId);
+
+/// What the path names, as text.
+#[derive(Debug)]
+pub(super) struct Named(pub(super) String);
+
+/// The job that the path names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobNamed(pub(super) TaskId);
 
 /// Who acts.
 #[derive(Debug)]
@@ -69,12 +79,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(id) = path.map_err(|error| Problem::unreadable(error.body_text()))?;
+        let Path(name) = path.map_err(|error| Problem::unreadable(error.body_text()))?;
+        Ok(Self(name))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for JobNamed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let Named(id) = Named::from_request_parts(parts, state).await?;
+        let id = JobIdText::try_from(id).map_err(|why| Problem::invalid("job", why))?;
+        Ok(Self(id.id()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let Named(id) = Named::from_request_parts(parts, state).await?;
         let id = IdText::try_from(id).map_err(|why| Problem::invalid("id", why))?;
         Ok(Self(id.id()))
     }

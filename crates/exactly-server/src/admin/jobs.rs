@@ -8,8 +8,7 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use exactly::queue::Lane;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -19,7 +18,7 @@ use self::desk::JobDesk;
 use self::enqueue::Asking;
 use self::wire::{Enqueued, JobDetail, JobPage, LaneShown, LanesShown, Requeued, RequeuedRow, Result_};
 use super::Admin;
-use super::extract::{Asked, By, Filtered, Told};
+use super::extract::{Asked, By, Filtered, JobNamed, Named, Told};
 use super::operators::detached;
 use super::problem::{Answer, Problem};
 
@@ -92,11 +91,7 @@ pub(super) async fn list(
     params(("job" = JobIdText, Path, description = "The job's id: a UUID")),
     responses((status = 200, description = "The job", body = JobDetail))
 )]
-pub(super) async fn show(
-    State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
-) -> Answer<Told<JobDetail>> {
-    let id = id(path)?;
+pub(super) async fn show(State(admin): State<Arc<Admin>>, JobNamed(id): JobNamed) -> Answer<Told<JobDetail>> {
     admin.jobs()?.show(id).await.map(Told)
 }
 
@@ -115,11 +110,10 @@ pub(super) async fn show(
 )]
 pub(super) async fn requeue_one(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    JobNamed(id): JobNamed,
     By(actor): By,
     Asked(asked): Asked<RequeueOne>,
 ) -> Answer<Told<RequeuedRow>> {
-    let id = id(path)?;
     let desk = admin.jobs()?.clone();
     detached(async move { desk.requeue_one(id, &asked, &actor).await }).await
 }
@@ -172,11 +166,10 @@ pub(super) async fn lanes(State(admin): State<Arc<Admin>>) -> Answer<Told<LanesS
 )]
 pub(super) async fn change_lane(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    Named(name): Named,
     By(actor): By,
     Asked(asked): Asked<LaneChange>,
 ) -> Answer<Told<LaneShown>> {
-    let name = text(path)?;
     let lane = Lane::new(name).map_err(|why| Problem::invalid("lane", why))?;
     let desk = admin.jobs()?.clone();
     detached(async move { desk.change_lane(lane, &asked, &actor).await }).await
@@ -187,14 +180,4 @@ impl Admin {
     pub(super) fn jobs(&self) -> Answer<&JobDesk> {
         self.jobs.as_ref().map_err(Clone::clone)
     }
-}
-
-pub(super) fn text(path: Result<Path<String>, PathRejection>) -> Answer<String> {
-    let Path(text) = path.map_err(|error| Problem::unreadable(error.body_text()))?;
-    Ok(text)
-}
-
-fn id(path: Result<Path<String>, PathRejection>) -> Answer<exactly::queue::TaskId> {
-    let id = JobIdText::try_from(text(path)?).map_err(|why| Problem::invalid("job", why))?;
-    Ok(id.id())
 }

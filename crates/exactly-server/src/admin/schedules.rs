@@ -6,14 +6,13 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use self::ask::{Because, OccurrencesQuery};
 use self::wire::{Erased, Occurrences, ScheduleShown, SchedulesShown};
 use super::Admin;
-use super::extract::{Asked, By, Filtered, Told};
-use super::jobs::text;
+use super::extract::{Asked, By, Filtered, Named, Told};
+use super::input::Actor;
 use super::operators::detached;
 use super::problem::Answer;
 use crate::work::definition::Definition;
@@ -39,11 +38,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>) -> Answer<Told<Schedul
     params(("name" = String, Path, description = "The schedule's name", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The schedule", body = ScheduleShown))
 )]
-pub(super) async fn show(
-    State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
-) -> Answer<Told<ScheduleShown>> {
-    let name = text(path)?;
+pub(super) async fn show(State(admin): State<Arc<Admin>>, Named(name): Named) -> Answer<Told<ScheduleShown>> {
     admin.jobs()?.schedule(&name).await.map(Told)
 }
 
@@ -62,11 +57,10 @@ pub(super) async fn show(
 )]
 pub(super) async fn put(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    Named(name): Named,
     By(actor): By,
     Asked(definition): Asked<Definition>,
 ) -> Answer<Told<ScheduleShown>> {
-    let name = text(path)?;
     let desk = admin.jobs()?.clone();
     detached(async move { desk.put_schedule(&name, definition, &actor).await }).await
 }
@@ -84,13 +78,11 @@ pub(super) async fn put(
 )]
 pub(super) async fn pause(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    Named(name): Named,
     Filtered(because): Filtered<Because>,
     By(actor): By,
 ) -> Answer<Told<ScheduleShown>> {
-    let name = text(path)?;
-    let desk = admin.jobs()?.clone();
-    detached(async move { desk.pause_schedule(&name, true, &because, &actor).await }).await
+    set_paused(&admin, name, true, because, actor).await
 }
 
 /// Resume a schedule
@@ -104,13 +96,22 @@ pub(super) async fn pause(
 )]
 pub(super) async fn resume(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    Named(name): Named,
     Filtered(because): Filtered<Because>,
     By(actor): By,
 ) -> Answer<Told<ScheduleShown>> {
-    let name = text(path)?;
+    set_paused(&admin, name, false, because, actor).await
+}
+
+async fn set_paused(
+    admin: &Admin,
+    name: String,
+    paused: bool,
+    because: Because,
+    actor: Actor,
+) -> Answer<Told<ScheduleShown>> {
     let desk = admin.jobs()?.clone();
-    detached(async move { desk.pause_schedule(&name, false, &because, &actor).await }).await
+    detached(async move { desk.pause_schedule(&name, paused, &because, &actor).await }).await
 }
 
 /// Forget a schedule
@@ -126,11 +127,10 @@ pub(super) async fn resume(
 )]
 pub(super) async fn delete(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    Named(name): Named,
     Filtered(because): Filtered<Because>,
     By(actor): By,
 ) -> Answer<Told<Erased>> {
-    let name = text(path)?;
     let desk = admin.jobs()?.clone();
     detached(async move { desk.erase_schedule(&name, &because, &actor).await }).await
 }
@@ -148,9 +148,8 @@ pub(super) async fn delete(
 )]
 pub(super) async fn occurrences(
     State(admin): State<Arc<Admin>>,
-    path: Result<Path<String>, PathRejection>,
+    Named(name): Named,
     Filtered(query): Filtered<OccurrencesQuery>,
 ) -> Answer<Told<Occurrences>> {
-    let name = text(path)?;
     admin.jobs()?.occurrences(&name, &query).await.map(Told)
 }

@@ -1,8 +1,6 @@
 //! The commands.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +16,7 @@ use crate::admin::jobs::ask::{
     Cap, DelayMs, JOBS_MAX, JobIdText, JobsQuery, LaneChange, NewJob, Requeue, RequeueOne, Version,
 };
 use crate::admin::jobs::wire::{EnqueuedRows, JobState, Requeued};
-use crate::calls::{Refused, counted, duration, header, parsed, print, whole};
+use crate::calls::{Refused, counted, duration, header, parsed, print, read_text, whole};
 use crate::work::errand::HTTP_KIND;
 
 #[derive(Debug, clap::Subcommand)]
@@ -35,7 +33,7 @@ pub(super) enum Command {
     Lanes,
     /// Keep the jobs of a lane where they are.
     Pause(LaneArgs),
-    /// Take back a pause.
+    /// Let the jobs of a paused lane run again.
     Resume(LaneArgs),
     /// Limit how many jobs of a lane run at once.
     Cap(CapArgs),
@@ -167,7 +165,7 @@ pub(super) struct CapArgs {
     /// At most so many at once, over all servers.
     #[arg(value_parser = counted::<1_000_000>)]
     most: Option<Cap>,
-    /// Any number.
+    /// Take the limit away.
     #[arg(long)]
     none: bool,
     /// Why, for the trail.
@@ -314,7 +312,8 @@ impl RequeueArgs {
                 dry_run: self.dry_run,
                 reason: self.reason,
             };
-            return print(json, &reach.requeue_one(id.id(), &wanted).await?, show::requeued_one);
+            let row = reach.requeue_one(id.id(), &wanted).await?;
+            return print(json, &row, |row| show::requeued_one(row, self.dry_run));
         }
         let mut wanted = Requeue {
             state: self.chosen.state,
@@ -349,14 +348,7 @@ async fn change_lane(reach: &JobReach, json: bool, lane: String, change: LaneCha
 
 /// One JSON text per line that is not empty.
 fn lines(path: &Path) -> Result<Vec<Box<RawValue>>, Refused> {
-    let failed = |error: std::io::Error| Refused::Failed(format!("read {}: {error}", path.display()));
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-        text
-    } else {
-        fs::read_to_string(path).map_err(failed)?
-    };
+    let text = read_text(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let jobs = lines.map(|(number, line)| {
         RawValue::from_string(line.trim().to_owned()).map_err(|error| {

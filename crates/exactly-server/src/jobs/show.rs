@@ -117,9 +117,10 @@ pub(super) fn enqueued(rows: &EnqueuedRows) -> String {
     table.to_string()
 }
 
-pub(super) fn requeued_one(row: &RequeuedRow) -> String {
+pub(super) fn requeued_one(row: &RequeuedRow, dry_run: bool) -> String {
     let was = row.was.map_or("nowhere", state);
     match &row.why {
+        None if dry_run => format!("{}: is {was}, would wait again\n", row.id),
         None => format!("{}: was {was}, waits again\n", row.id),
         Some(why) => format!("{}: was {was}, left as it is: {why}\n", row.id),
     }
@@ -127,7 +128,7 @@ pub(super) fn requeued_one(row: &RequeuedRow) -> String {
 
 pub(super) fn requeued(requeued: &Requeued) -> String {
     let left = requeued.rows.iter().filter(|row| row.why.is_some());
-    let mut text: String = left.map(requeued_one).collect();
+    let mut text: String = left.map(|row| requeued_one(row, requeued.dry_run)).collect();
     let would = if requeued.dry_run { "would wait" } else { "wait" };
     let (some, all) = (requeued.requeued, requeued.rows.len());
     let _ = writeln!(text, "{some} of {all} jobs {would} again");

@@ -1,13 +1,11 @@
 //! Schedules that a server fires.
 
-use std::fs;
-use std::io::Read as _;
 use std::path::PathBuf;
 
 use super::stored_show as show;
 use crate::admin::input::{Limit, Reason};
 use crate::admin::schedules::ask::{Because, OccurrencesQuery};
-use crate::calls::{ReachArgs, Refused, counted, ended, parsed, print};
+use crate::calls::{ReachArgs, Refused, counted, ended, parsed, print, read_text};
 use crate::cli::Ended;
 use crate::jobs::reach::JobReach;
 use crate::work::definition::Definition;
@@ -36,7 +34,13 @@ pub(super) struct Show {
     at: At,
 }
 
+/// What a definition looks like.
+const PUT_HELP: &str = r#"Example:
+  echo '{"pattern": "daily 09:00", "zone": "Europe/Berlin", "job": {"url": "http://127.0.0.1:8000/reports"}}' |
+    exactly schedules put reports -"#;
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = PUT_HELP)]
 pub(super) struct Put {
     /// The schedule's name: letters, digits, `.`, `_` and `-`.
     name: String,
@@ -119,15 +123,7 @@ impl Put {
     }
 
     fn definition(&self) -> Result<Definition, Refused> {
-        let place = self.file.display();
-        let failed = |error: std::io::Error| Refused::Failed(format!("read {place}: {error}"));
-        let text = if self.file.as_os_str() == "-" {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-            text
-        } else {
-            fs::read_to_string(&self.file).map_err(failed)?
-        };
+        let (place, text) = (self.file.display(), read_text(&self.file)?);
         serde_json::from_str(&text).map_err(|error| Refused::Usage(format!("{place}: {error}")))
     }
 }
@@ -173,5 +169,17 @@ impl OccurrencesArgs {
             print(self.at.json, &occurrences, show::occurrences)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_in_the_help_is_a_definition() {
+        let example = PUT_HELP.split('\'').nth(1).unwrap();
+        let definition: Definition = serde_json::from_str(example).unwrap();
+        assert_eq!(definition.pattern, "daily 09:00");
     }
 }

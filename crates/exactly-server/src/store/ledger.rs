@@ -35,14 +35,9 @@ impl StoreUrl {
 
     async fn sqlite_with_tasks(&self, options: &StoreOptions) -> Result<Opened, StoreError> {
         let store = self.open_sqlite(options).await?;
-        let mut builder = SqliteQueue::beside(&store).migrate(options.migrate);
-        if options.accepts(Accept::Unsynced) {
-            builder = builder.accept_unsynced();
-        }
-        if options.accepts(Accept::InMemory) {
-            builder = builder.accept_in_memory();
-        }
-        let queue: Arc<dyn Ledger> = Arc::new(builder.start().await?);
+        // What is accepted was accepted when the store was opened.
+        let queue = SqliteQueue::beside(&store).migrate(options.migrate).start();
+        let queue: Arc<dyn Ledger> = Arc::new(queue.await?);
         Ok((shared(store), Some(queue)))
     }
 

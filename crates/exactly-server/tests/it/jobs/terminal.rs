@@ -84,6 +84,8 @@ async fn jobs_are_enqueued_shown_and_requeued_both_ways() {
         run(way, &["jobs", "requeue", "--yes"]).refused(2, "--state dead or held");
         let dry = run(way, &["jobs", "requeue", "--state", "dead", "--dry-run"]).ok();
         assert!(dry.contains("jobs would wait again"), "{dry}");
+        let dry = run(way, &["jobs", "requeue", &dead, "--dry-run"]).ok();
+        assert!(dry.contains("is dead, would wait again"), "{dry}");
         let told = run(
             way,
             &["jobs", "requeue", &dead, "--yes", "--actor", "ada", "--reason", "fixed"],
