@@ -20,7 +20,7 @@ use std::time::Duration;
 use exactly::client::Client;
 use exactly::queue::Queue;
 use exactly::retry::{Class, Policy};
-use exactly::scheduler::{FAN_OUT_KIND, PASS_EVERY_DEFAULT, Scheduler, TICK_KIND};
+use exactly::scheduler::{PASS_EVERY_DEFAULT, Scheduler};
 use exactly::telemetry;
 use exactly::worker::{Running, Worker};
 use futures_util::{StreamExt as _, stream};
@@ -89,8 +89,7 @@ impl Work {
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
         let running = Worker::builder(tasks)
             .handle(HTTP_KIND, runner.clone())
-            .handle(TICK_KIND, scheduler.ticks_handler())
-            .handle(FAN_OUT_KIND, scheduler.ticks_handler())
+            .schedule(&scheduler)
             .otherwise(runner)
             .concurrency(jobs.concurrency)
             .prefetch(jobs.prefetch)

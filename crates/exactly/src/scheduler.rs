@@ -22,6 +22,7 @@
 mod audience;
 mod fan_out;
 mod plan;
+mod register;
 mod tick;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +37,7 @@ pub use self::plan::{InvalidPlan, Plan, Plans};
 pub use self::tick::{FAN_OUT_KIND, TICK_KIND, Tick, Ticks, Timing};
 use crate::StoreError;
 use crate::clock::Timestamp;
-use crate::queue::{BATCH_MAX, Book, Enqueued, InspectQueue, Task};
+use crate::queue::{BATCH_MAX, Book, Enqueued, Task};
 use crate::schedule::Zone;
 
 /// How far ahead ticks are made. They survive whoever made them, so a scheduler may be gone for so long unnoticed.
@@ -70,13 +71,14 @@ pub struct Pass {
     pub failed: usize,
 }
 
-impl<Q: Book + InspectQueue + ?Sized> Scheduler<Q> {
+impl<Q: Book + ?Sized> Scheduler<Q> {
     /// A scheduler that keeps its ticks in `queue`, which holds the tasks too.
     pub fn new(queue: Arc<Q>, plans: Arc<dyn Plans>) -> Self {
         Self { queue, plans }
     }
 
-    /// What a worker does with ticks that are due. Register it for [`TICK_KIND`] and for [`FAN_OUT_KIND`].
+    /// What a worker does with ticks that are due and with what they fan out to. A
+    /// [worker](crate::worker::Builder::schedule) registers it for both kinds.
     pub fn ticks_handler(&self) -> Ticks<Q> {
         Ticks {
             queue: Arc::clone(&self.queue),

@@ -9,7 +9,7 @@ use super::audience::refused;
 use super::tick::{FAN_OUT_KIND, Ticks, lane, try_again, unreadable};
 use super::{Plan, Shard, Tick};
 use crate::StoreError;
-use crate::queue::{Book, End, Enqueued, InspectQueue, Leased, Task, TaskId};
+use crate::queue::{Book, End, Enqueued, Leased, Task, TaskId};
 use crate::schedule::Zone;
 
 /// How many subjects one chunk sees to.
@@ -59,7 +59,7 @@ pub(super) fn task(chunk: &Chunk) -> Result<Task, StoreError> {
     Ok(task.in_lane(lane(&tick.schedule)))
 }
 
-impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
+impl<Q: Book + ?Sized> Ticks<Q> {
     /// Ends the attempt at a chunk.
     pub(super) async fn fan_out(&self, task: &Leased) -> End {
         let chunk: Chunk = match serde_json::from_slice(&task.payload) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::audience::refused;
 use super::{Plan, Plans, Shard, fan_out};
 use crate::StoreError;
-use crate::queue::{Book, End, Failure, FailureKind, InspectQueue, Lane, Leased, Task};
+use crate::queue::{Book, End, Failure, FailureKind, Lane, Leased, Task};
 use crate::schedule::{Kind, Occurrence, Pattern, Zone, ZoneError, tzdb_version};
 use crate::worker::{Handler, Ran, Run};
 
@@ -125,7 +125,7 @@ pub struct Ticks<Q: ?Sized> {
     pub(super) plans: Arc<dyn Plans>,
 }
 
-impl<Q: Book + InspectQueue + ?Sized> Handler for Ticks<Q> {
+impl<Q: Book + ?Sized> Handler for Ticks<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let end = if *task.kind == *FAN_OUT_KIND {
@@ -154,7 +154,7 @@ struct UnknownZone {
     error: String,
 }
 
-impl<Q: Book + InspectQueue + ?Sized> Ticks<Q> {
+impl<Q: Book + ?Sized> Ticks<Q> {
     /// Ends the attempt at a tick.
     pub(super) async fn fire(&self, task: &Leased) -> End {
         if let Ok(unknown) = serde_json::from_slice::<UnknownZone>(&task.payload) {
