@@ -21,12 +21,13 @@
 
 mod audience;
 mod fan_out;
+mod halt;
 mod plan;
 mod register;
 mod tick;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,15 +40,13 @@ use crate::StoreError;
 use crate::clock::Timestamp;
 use crate::queue::{BATCH_MAX, Book, Enqueued, Task};
 use crate::schedule::Zone;
+use crate::spread::Spread;
 
 /// How far ahead ticks are made. They survive whoever made them, so a scheduler may be gone for so long unnoticed.
 pub const AHEAD: Duration = Duration::from_mins(1);
 
 /// How often occurrences become tasks, unless told otherwise.
 pub const PASS_EVERY_DEFAULT: Duration = Duration::from_secs(15);
-
-/// A tick that is made so much later than it was due was caught up.
-const LATE: Duration = Duration::from_mins(1);
 
 /// How far back occurrences are looked for that were missed for good, beyond what is caught up.
 const MISSED_FOR_MAX: Duration = Duration::from_hours(7 * 24);
@@ -60,6 +59,8 @@ const MISSED_ROWS_MAX: usize = 1000;
 pub struct Scheduler<Q: ?Sized> {
     queue: Arc<Q>,
     plans: Arc<dyn Plans>,
+    /// Up to when this process has made the ticks of schedules whose position is in the future.
+    strayed: Mutex<BTreeMap<Box<str>, Timestamp>>,
 }
 
 /// What a pass did.
@@ -74,7 +75,11 @@ pub struct Pass {
 impl<Q: Book + ?Sized> Scheduler<Q> {
     /// A scheduler that keeps its ticks in `queue`, which holds the tasks too.
     pub fn new(queue: Arc<Q>, plans: Arc<dyn Plans>) -> Self {
-        Self { queue, plans }
+        Self {
+            queue,
+            plans,
+            strayed: Mutex::default(),
+        }
     }
 
     /// What a worker does with ticks that are due and with what they fan out to. A
@@ -83,6 +88,7 @@ impl<Q: Book + ?Sized> Scheduler<Q> {
         Ticks {
             queue: Arc::clone(&self.queue),
             plans: Arc::clone(&self.plans),
+            spread: Arc::new(Spread::new()),
         }
     }
 
@@ -143,13 +149,42 @@ impl<Q: Book + ?Sized> Scheduler<Q> {
             self.queue.advance_schedule(plan.name(), now).await?;
             return self.make(plan, now, now).await;
         };
+        let position = entry.position.unwrap_or(now);
         let ticks = if entry.paused {
             0
         } else {
-            self.make(plan, entry.position.unwrap_or(now), now).await?
+            let since = self.since(plan.name(), position, now);
+            self.make(plan, since, now).await?
         };
         self.queue.advance_schedule(plan.name(), now).await?;
+        if position > now {
+            self.strayed().insert(plan.name().into(), now);
+        }
         Ok(ticks)
+    }
+
+    /// From when on occurrences have yet to become tasks. Positions never go back, so after a calendar that was ahead they
+    /// are worth nothing until it is there again; meanwhile the last pass of this process says it.
+    fn since(&self, name: &str, position: Timestamp, now: Timestamp) -> Timestamp {
+        let mut strayed = self.strayed();
+        if position <= now {
+            strayed.remove(name);
+            return position;
+        }
+        let seen = strayed.get(name).copied();
+        if seen.is_none() && position > now.after(AHEAD) {
+            let by = position.since(now);
+            tracing::warn!(
+                schedule = name,
+                ?by,
+                "the calendar has gone back; going on from where it is"
+            );
+        }
+        seen.filter(|seen| *seen <= now).unwrap_or(now)
+    }
+
+    fn strayed(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Timestamp>> {
+        self.strayed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ticks of everything after `since` up to a little ahead of `now`.
@@ -203,11 +238,8 @@ impl<Q: Book + ?Sized> Scheduler<Q> {
                 }
                 continue;
             }
-            let timing = if at.after(LATE) < now {
-                Timing::CaughtUp
-            } else {
-                Timing::OnTime
-            };
+            let late = instant(now).duration_since(occurrence.instant);
+            let timing = Timing::of(late, plan.catch_up());
             tasks.push(Tick::new(plan, zone, &occurrence, timing).task(at.since(now))?);
         }
         for occurrence in missed {

@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::audience::refused;
-use super::tick::{FAN_OUT_KIND, Ticks, lane, try_again, unreadable};
+use super::halt::Halt;
+use super::tick::{FAN_OUT_KIND, Ticks, lane, unreadable};
 use super::{Plan, Shard, Tick};
 use crate::StoreError;
 use crate::queue::{Book, End, Enqueued, Leased, Task, TaskId};
@@ -72,13 +73,17 @@ impl<Q: Book + ?Sized> Ticks<Q> {
                     .expect("an outcome is made of numbers")
                     .into(),
             ),
-            Err(error) => try_again(task, &error),
+            Err(halt) => halt.end(task, self.spread.next()),
         }
     }
 
-    pub(super) async fn run_chunk(&self, mut chunk: Chunk) -> Result<Outcome, StoreError> {
+    pub(super) async fn run_chunk(&self, mut chunk: Chunk) -> Result<Outcome, Halt> {
         let Some(plan) = self.plans.plan(&chunk.tick.schedule).await? else {
-            return Ok(Outcome::default());
+            if self.queue.read_schedule(&chunk.tick.schedule).await?.is_none() {
+                // Deleted since it fired.
+                return Ok(Outcome::default());
+            }
+            return Err(Halt::unknown(&chunk.tick, self.late(&chunk.tick).await?));
         };
         let names = names(&plan, &chunk.tick.zone).await?;
         let shard = Shard {

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp as Instant;
 use jiff::civil::Date;
+use jiff::{SignedDuration, Timestamp as Instant};
 use serde::{Deserialize, Serialize};
 
 use super::audience::refused;
-use super::{Plan, Plans, Shard, fan_out};
+use super::halt::Halt;
+use super::{Plan, Plans, Shard, fan_out, instant};
 use crate::StoreError;
 use crate::queue::{Book, End, Failure, FailureKind, Lane, Leased, Task};
 use crate::schedule::{Kind, Occurrence, Pattern, Zone, ZoneError, tzdb_version};
+use crate::spread::Spread;
 use crate::worker::{Handler, Ran, Run};
 
 /// The kind of the task that stands for an occurrence.
@@ -19,6 +21,12 @@ pub const TICK_KIND: &str = "exactly.tick";
 
 /// The kind of the tasks that make those of its subjects.
 pub const FAN_OUT_KIND: &str = "exactly.fan-out";
+
+/// What is so much later than it was due was caught up.
+const LATE: Duration = Duration::from_mins(1);
+
+/// A tick fires that much early: where the clock that judges leases is not the calendar, they differ by a little.
+const EARLY_MAX: SignedDuration = SignedDuration::from_secs(1);
 
 /// One occurrence of a schedule in one zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +50,7 @@ pub struct Tick {
     pub daily: bool,
 }
 
-/// Whether a tick was made in time.
+/// Whether a tick is in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timing {
@@ -52,6 +60,20 @@ pub enum Timing {
     CaughtUp,
     /// It is too late to be made up for.
     Missed,
+}
+
+impl Timing {
+    /// That of what is so late, if as much as `catch_up` is made up for.
+    pub(super) fn of(late: SignedDuration, catch_up: Duration) -> Self {
+        let late = Duration::try_from(late).unwrap_or_default();
+        if late > catch_up {
+            Self::Missed
+        } else if late > LATE {
+            Self::CaughtUp
+        } else {
+            Self::OnTime
+        }
+    }
 }
 
 impl Tick {
@@ -78,13 +100,11 @@ impl Tick {
         }
     }
 
-    /// What it is known by itself.
+    /// What it is known by itself: the instant, so that a tick that was withdrawn uses up no date. A row that says that an
+    /// occurrence was missed never stands in for the tick.
     pub(super) fn own_key(&self) -> String {
-        if self.daily {
-            format!("{}:{}:{}", self.schedule, self.zone, self.local_date)
-        } else {
-            format!("{}:{}:{}", self.schedule, self.zone, self.instant)
-        }
+        let missed = if self.timing == Timing::Missed { ":missed" } else { "" };
+        format!("{}:{}:{}{missed}", self.schedule, self.zone, self.instant)
     }
 
     pub(super) fn task(&self, delay: Duration) -> Result<Task, StoreError> {
@@ -123,6 +143,7 @@ pub(super) fn unknown_zone(plan: &Plan, name: &str, error: &ZoneError) -> Result
 pub struct Ticks<Q: ?Sized> {
     pub(super) queue: Arc<Q>,
     pub(super) plans: Arc<dyn Plans>,
+    pub(super) spread: Arc<Spread>,
 }
 
 impl<Q: Book + ?Sized> Handler for Ticks<Q> {
@@ -143,6 +164,7 @@ impl<Q: ?Sized> Clone for Ticks<Q> {
         Self {
             queue: Arc::clone(&self.queue),
             plans: Arc::clone(&self.plans),
+            spread: Arc::clone(&self.spread),
         }
     }
 }
@@ -166,37 +188,54 @@ impl<Q: Book + ?Sized> Ticks<Q> {
             Err(error) => return unreadable(&error),
         };
         let is_first = task.failures == 0 && task.rescues == 0;
-        match self.fire_tick(&tick, is_first).await {
+        match self.fire_tick(tick, is_first).await {
             Ok(outcome) => End::Done(outcome.to_string().into()),
-            Err(error) => try_again(task, &error),
+            Err(halt) => halt.end(task, self.spread.next()),
         }
     }
 
     /// A first attempt that finds all its subjects' tasks there was forestalled; a later one finds its own.
-    async fn fire_tick(&self, tick: &Tick, is_first: bool) -> Result<serde_json::Value, StoreError> {
+    async fn fire_tick(&self, mut tick: Tick, is_first: bool) -> Result<serde_json::Value, Halt> {
+        let late = self.late(&tick).await?;
         if tick.timing == Timing::Missed {
-            return Ok(ended(tick, "missed", 0));
+            // If it is yet to come, whoever missed it had a calendar that was wrong.
+            let said = if late.is_negative() { "withdrawn" } else { "missed" };
+            return Ok(ended(&tick, said, 0));
         }
-        let plan = self.plans.plan(&tick.schedule).await?;
-        let paused = self
-            .queue
-            .read_schedule(&tick.schedule)
-            .await?
-            .is_none_or(|entry| entry.paused);
-        let Some(plan) = plan.filter(|plan| !paused && still_due(plan, tick)) else {
-            return Ok(ended(tick, "withdrawn", 0));
+        let entry = self.queue.read_schedule(&tick.schedule).await?;
+        if entry.is_none_or(|entry| entry.paused) {
+            return Ok(ended(&tick, "withdrawn", 0));
+        }
+        let Some(plan) = self.plans.plan(&tick.schedule).await? else {
+            return Err(Halt::unknown(&tick, late));
         };
+        if !still_due(&plan, &tick) {
+            return Ok(ended(&tick, "withdrawn", 0));
+        }
+        if late < -EARLY_MAX {
+            return Err(Halt::Early(late.unsigned_abs()));
+        }
+        tick.timing = Timing::of(late, plan.catch_up());
+        if tick.timing == Timing::Missed {
+            return Ok(ended(&tick, "missed", 0));
+        }
         let shards = plan.audience().shards().max(1);
         if shards == 1 {
-            let done = self.run_chunk(fan_out::first(tick, Shard::WHOLE)).await?;
+            let done = self.run_chunk(fan_out::first(&tick, Shard::WHOLE)).await?;
             let forestalled = is_first && done.new == 0 && done.found > 0;
             let fired = if forestalled { "deduplicated" } else { tick.fired() };
-            return Ok(ended(tick, fired, shards));
+            return Ok(ended(&tick, fired, shards));
         }
-        let parts = (0..shards).map(|index| fan_out::task(&fan_out::first(tick, Shard { index, of: shards })));
+        let parts = (0..shards).map(|index| fan_out::task(&fan_out::first(&tick, Shard { index, of: shards })));
         let parts: Vec<Task> = parts.collect::<Result<_, _>>()?;
         let _ = self.queue.enqueue(&parts).await?;
-        Ok(ended(tick, tick.fired(), shards))
+        Ok(ended(&tick, tick.fired(), shards))
+    }
+
+    /// How late a tick is by the calendar; negative, if it is early.
+    pub(super) async fn late(&self, tick: &Tick) -> Result<SignedDuration, StoreError> {
+        let now = instant(self.queue.calendar().await?);
+        Ok(now.duration_since(tick.instant))
     }
 }
 
@@ -217,15 +256,4 @@ fn still_due(plan: &Plan, tick: &Tick) -> bool {
 
 pub(super) fn unreadable(error: &serde_json::Error) -> End {
     End::Bury(Failure::new(FailureKind::Unreadable, error.to_string()))
-}
-
-/// A store that did not answer is asked again as any job's is.
-pub(super) fn try_again(task: &Leased, error: &StoreError) -> End {
-    const AFTER: [Duration; 3] = [Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(5)];
-    let failure = Failure::new(FailureKind::Transient, error.to_string());
-    let nth = usize::try_from(task.failures).unwrap_or(usize::MAX);
-    match AFTER.get(nth) {
-        Some(after) => End::Retry { after: *after, failure },
-        None => End::Bury(failure),
-    }
 }

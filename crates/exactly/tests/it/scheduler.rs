@@ -1,5 +1,11 @@
 //! Schedules become tasks, once each.
 
+mod almanac;
+mod beside;
+mod calendars;
+mod changes;
+mod fan_outs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +23,8 @@ use exactly::store::Reply;
 use exactly::worker::{Handler as _, Ran};
 use exactly::{StoreError, StoreErrorKind};
 
+use self::almanac::Almanac;
+
 const OFFERS: &str = "offers";
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -24,7 +32,7 @@ const DAY: Duration = Duration::from_hours(24);
 
 struct Town {
     clock: Arc<ManualClock>,
-    queue: Arc<MemoryQueue>,
+    queue: Arc<Almanac>,
     plans: Arc<Changing>,
 }
 
@@ -44,13 +52,13 @@ impl Town {
         let now = Timestamp::from_millis(at.as_millisecond().try_into().unwrap());
         let clock = Arc::new(ManualClock::at(now));
         Self {
-            queue: Arc::new(MemoryQueue::with_clock(Arc::clone(&clock))),
+            queue: Arc::new(Almanac::new(MemoryQueue::with_clock(Arc::clone(&clock)))),
             clock,
             plans: Arc::new(Changing(Mutex::new(plans))),
         }
     }
 
-    fn scheduler(&self) -> Scheduler<MemoryQueue> {
+    fn scheduler(&self) -> Scheduler<Almanac> {
         Scheduler::new(Arc::clone(&self.queue), Arc::clone(&self.plans) as Arc<dyn Plans>)
     }
 
@@ -71,7 +79,7 @@ impl Town {
     }
 
     /// Does what is due of a scheduler's own tasks.
-    async fn work(&self, ticks: &Ticks<MemoryQueue>) {
+    async fn work(&self, ticks: &Ticks<Almanac>) {
         loop {
             let leased = self.lease().await;
             if leased.is_empty() {
@@ -108,7 +116,7 @@ impl Town {
             after: None,
             limit: u32::MAX,
         };
-        self.queue.list(&filter, page).await.unwrap()
+        self.queue.queue.list(&filter, page).await.unwrap()
     }
 
     async fn keys(&self, kind: &str) -> BTreeSet<String> {
@@ -131,7 +139,7 @@ impl Town {
     }
 }
 
-async fn run(ticks: &Ticks<MemoryQueue>, task: &Leased) -> End {
+async fn run(ticks: &Ticks<Almanac>, task: &Leased) -> End {
     match ticks.run(task).await {
         Ran::End(end) => end,
         other => panic!("{other:?} is no end"),
@@ -189,8 +197,8 @@ async fn every_subject_has_one_task_per_local_date() {
     }
     assert_eq!(made.len(), 4 * zones.len());
     let rows = town.rows().await;
-    assert_eq!(rows["daily:America/New_York:2027-03-14"], "shifted");
-    assert_eq!(rows["daily:America/New_York:2027-03-15"], "fired");
+    assert_eq!(rows["daily:America/New_York:2027-03-14T07:00:00Z"], "shifted");
+    assert_eq!(rows["daily:America/New_York:2027-03-15T06:30:00Z"], "fired");
 }
 
 /// Pitfall: two schedulers fire the same tick, and a restart fires it again.
@@ -237,10 +245,10 @@ async fn what_passed_unseen_is_caught_up_within_the_bound() {
     town.clock.advance(3 * DAY + 2 * HOUR);
     town.live(MINUTE, MINUTE).await;
     let rows = town.rows().await;
-    assert_eq!(rows["daily:Etc/UTC:2027-06-01"], "missed");
-    assert_eq!(rows["daily:Etc/UTC:2027-06-02"], "missed");
-    assert_eq!(rows["daily:Etc/UTC:2027-06-03"], "caught_up");
-    assert_eq!(rows["daily:Etc/UTC:2027-06-04"], "caught_up");
+    assert_eq!(rows["daily:Etc/UTC:2027-06-01T09:00:00Z:missed"], "missed");
+    assert_eq!(rows["daily:Etc/UTC:2027-06-02T09:00:00Z:missed"], "missed");
+    assert_eq!(rows["daily:Etc/UTC:2027-06-03T09:00:00Z"], "caught_up");
+    assert_eq!(rows["daily:Etc/UTC:2027-06-04T09:00:00Z"], "caught_up");
     assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-03:ada", "2027-06-04:ada"]));
     town.live(2 * HOUR, 10 * MINUTE).await;
     assert_eq!(town.rows().await.len(), 4);
@@ -276,7 +284,10 @@ async fn a_subject_that_moves_west_gets_no_second_task() {
         people(&[("ada", "America/New_York")]),
     )]);
     town.live(12 * HOUR, 10 * MINUTE).await;
-    assert_eq!(town.rows().await["daily:America/New_York:2027-06-02"], "deduplicated");
+    assert_eq!(
+        town.rows().await["daily:America/New_York:2027-06-02T13:00:00Z"],
+        "deduplicated"
+    );
     assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-02:ada"]));
 }
 
@@ -309,67 +320,12 @@ async fn an_unknown_zone_is_buried_alone() {
     town.live(2 * HOUR, 10 * MINUTE).await;
     assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-01:ada", "2027-06-01:cy"]));
     let rows = town.rows().await;
-    assert_eq!(rows["daily:America/New_York:2027-06-01"], "fired");
+    assert_eq!(rows["daily:America/New_York:2027-06-01T13:00:00Z"], "fired");
     assert_eq!(rows["daily:unknown-zone:Mars/Olympus"], "dead");
     assert_eq!(rows.len(), 2);
     let ticks = town.tasks(TICK_KIND).await;
     let buried = ticks.iter().find(|tick| tick.state == TaskState::Dead).unwrap();
     assert!(buried.failure.as_ref().unwrap().message.contains("Mars/Olympus"));
-}
-
-/// Whatever is lost between the steps of a fan-out is made again and found.
-#[tokio::test]
-async fn a_fan_out_that_is_lost_at_any_step_goes_on() {
-    const PEOPLE: usize = 2500;
-    let everybody = (0..PEOPLE).map(|n| (format!("user-{n:05}"), "UTC".to_owned()));
-    let everybody = Subjects::new(everybody.collect::<Vec<_>>(), offer).in_shards(2);
-    let town = Town::at("2027-06-01T08:59:30Z", vec![plan("daily", "daily 09:00", everybody)]);
-    let scheduler = town.scheduler();
-    scheduler.pass().await.unwrap();
-    town.clock.advance(MINUTE);
-    let mut lost = 0;
-    loop {
-        let leased = town.lease().await;
-        if leased.is_empty() {
-            // What was not settled is rescued, once each.
-            town.clock.advance(MINUTE);
-            if town.queue.rescue(5, 1000).await.unwrap().is_empty() {
-                break;
-            }
-        }
-        for task in leased {
-            let end = run(&scheduler.ticks_handler(), &task).await;
-            if task.rescues == 0 {
-                lost += 1;
-            } else {
-                town.settle(&task, end).await;
-            }
-        }
-    }
-    assert_eq!(town.keys(OFFERS).await.len(), PEOPLE);
-    assert!(
-        town.tasks(FAN_OUT_KIND)
-            .await
-            .iter()
-            .all(|chunk| chunk.state == TaskState::Done)
-    );
-    assert!(lost >= 5, "a tick and at least two chunks of each shard, not {lost}");
-}
-
-/// One subject belongs to one shard, whoever asks.
-#[test]
-fn shards_share_everybody() {
-    for of in [1, 2, 7] {
-        for n in 0..1000 {
-            let id = format!("user-{n}");
-            let takers = (0..of).filter(|index| Shard { index: *index, of }.takes(&id)).count();
-            assert_eq!(takers, 1);
-        }
-    }
-    let first = (0..1000)
-        .filter(|n| Shard { index: 0, of: 4 }.takes(&format!("user-{n}")))
-        .count();
-    assert!((200..300).contains(&first), "{first} of 1000 are in one of four shards");
 }
 
 /// What falls into a pause is left out.
@@ -385,48 +341,6 @@ async fn a_paused_schedule_makes_nothing() {
     town.queue.write_schedule("daily", &"".into(), false).await.unwrap();
     town.live(DAY, 10 * MINUTE).await;
     assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-02:ada"]));
-}
-
-/// A tick that was made ahead does not fire if the schedule means another time since.
-#[tokio::test]
-async fn a_changed_schedule_withdraws_its_ticks() {
-    let town = Town::at(
-        "2027-06-01T08:59:30Z",
-        vec![plan("daily", "daily 09:00", people(&[("ada", "UTC")]))],
-    );
-    town.scheduler().pass().await.unwrap();
-    town.change(vec![plan("daily", "daily 10:00", people(&[("ada", "UTC")]))]);
-    town.live(MINUTE, MINUTE).await;
-    assert_eq!(town.rows().await["daily:Etc/UTC:2027-06-01"], "withdrawn");
-    assert_eq!(town.keys(OFFERS).await, keys(&[]));
-}
-
-#[derive(Debug)]
-struct Away;
-
-impl Audience for Away {
-    fn zones(&self) -> Reply<'_, Vec<String>> {
-        Box::pin(async { Err(StoreError::new(StoreErrorKind::Unavailable, "find everybody")) })
-    }
-
-    fn page<'a>(&'a self, _: &'a [String], _: Shard, _: Option<&'a str>, _: u32) -> Reply<'a, Vec<String>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn task(&self, tick: &Tick, subject: &str) -> Result<Task, StoreError> {
-        Ok(offer(tick, subject).unwrap())
-    }
-}
-
-#[tokio::test]
-async fn one_bad_schedule_stops_no_other() {
-    let good = plan("other", "daily 09:00", people(&[("ada", "UTC")]));
-    let town = Town::at("2027-06-01T08:59:30Z", vec![plan("bad", "daily 09:00", Away), good]);
-    let pass = town.scheduler().pass().await.unwrap();
-    assert_eq!((pass.ticks, pass.failed), (1, 1));
-    town.clock.advance(MINUTE);
-    town.work(&town.scheduler().ticks_handler()).await;
-    assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-01:ada"]));
 }
 
 /// Schedules that fire more than once a day are known by their instant.

@@ -1,0 +1,112 @@
+//! A queue whose calendar can be wrong while the clock that judges leases goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use exactly::Fenced;
+use exactly::clock::Timestamp;
+use exactly::queue::{
+    Ask, Book, Enqueued, Entry, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Settlement, Task, TaskId, TaskState,
+};
+use exactly::store::Reply;
+use tokio::sync::watch;
+
+/// A [`MemoryQueue`] as schedulers see it.
+#[derive(Debug)]
+pub(super) struct Almanac {
+    pub(super) queue: Arc<MemoryQueue>,
+    off_ms: AtomicI64,
+}
+
+impl Almanac {
+    pub(super) fn new(queue: MemoryQueue) -> Self {
+        Self {
+            queue: Arc::new(queue),
+            off_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// From now on the calendar is ahead by so much; behind, if it is negative.
+    pub(super) fn jump(&self, seconds: i64) {
+        self.off_ms.store(seconds * 1000, Ordering::SeqCst);
+    }
+}
+
+impl Queue for Almanac {
+    fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        self.queue.enqueue(tasks)
+    }
+
+    fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {
+        self.queue.lease(ask)
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+        self.queue.renew(leases, lease)
+    }
+
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+        self.queue.settle(settlements)
+    }
+
+    fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>> {
+        self.queue.rescue(rescues_max, limit)
+    }
+
+    fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.queue.revive(ids)
+    }
+
+    fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
+        self.queue.prune(state, age, limit)
+    }
+
+    fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        self.queue.pause_lane(lane)
+    }
+
+    fn resume_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
+        self.queue.resume_lane(lane)
+    }
+
+    fn cap_lane<'a>(&'a self, lane: &'a Lane, cap: Option<u32>) -> Reply<'a, ()> {
+        self.queue.cap_lane(lane, cap)
+    }
+
+    fn arrivals(&self) -> watch::Receiver<u64> {
+        self.queue.arrivals()
+    }
+}
+
+impl Book for Almanac {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+        self.queue.write_schedule(name, definition, paused)
+    }
+
+    fn read_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Entry>> {
+        self.queue.read_schedule(name)
+    }
+
+    fn schedules(&self) -> Reply<'_, Vec<Entry>> {
+        self.queue.schedules()
+    }
+
+    fn erase_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, bool> {
+        self.queue.erase_schedule(name)
+    }
+
+    fn advance_schedule<'a>(&'a self, name: &'a str, position: Timestamp) -> Reply<'a, ()> {
+        self.queue.advance_schedule(name, position)
+    }
+
+    fn calendar(&self) -> Reply<'_, Timestamp> {
+        Box::pin(async {
+            let right = self.queue.calendar().await?.as_millis();
+            Ok(Timestamp::from_millis(
+                right.saturating_add_signed(self.off_ms.load(Ordering::SeqCst)),
+            ))
+        })
+    }
+}
