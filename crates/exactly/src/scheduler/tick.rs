@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::civil::Date;
+use jiff::civil::{Date, Time};
 use jiff::{SignedDuration, Timestamp as Instant};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,9 @@ pub struct Tick {
     pub tzdb: String,
     /// Whether its date is what it is known by, because there is one of it per date.
     pub daily: bool,
+    /// The local time that was meant; none of an interval, which means instants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_time: Option<Time>,
 }
 
 /// Whether a tick is in time.
@@ -87,16 +90,21 @@ impl Tick {
             timing,
             tzdb: tzdb_version().to_owned(),
             daily: matches!(plan.pattern(), Pattern::Daily(_)),
+            local_time: match plan.pattern() {
+                Pattern::Daily(_) | Pattern::Cron(_) => Some(occurrence.local_time),
+                Pattern::Every(_) => None,
+            },
         }
     }
 
-    /// What a subject's task is known by: the local date and the subject for a daily schedule, so that there is one per
-    /// date in whatever zone the subject is, and the instant and the subject for any other.
+    /// What a subject's task is known by: the subject, and the local date of a daily schedule, the local date and time of
+    /// a cron pattern, the instant of an interval. The zone is not in it, so a subject that moves to where the same date or
+    /// time comes again gets no second one.
     pub fn key(&self, subject: &str) -> String {
-        if self.daily {
-            format!("{}:{subject}", self.local_date)
-        } else {
-            format!("{}:{subject}", self.instant)
+        match self.local_time {
+            _ if self.daily => format!("{}:{subject}", self.local_date),
+            Some(time) => format!("{}T{}:{subject}", self.local_date, time.strftime("%H:%M")),
+            None => format!("{}:{subject}", self.instant),
         }
     }
 

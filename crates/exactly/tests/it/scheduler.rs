@@ -5,6 +5,7 @@ mod beside;
 mod calendars;
 mod changes;
 mod fan_outs;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

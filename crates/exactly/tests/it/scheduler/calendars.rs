@@ -73,3 +73,30 @@ async fn the_bound_holds_for_ticks_that_were_made_in_time() {
         assert_eq!(town.keys(OFFERS).await.len(), tasks, "{late:?}");
     }
 }
+
+/// 01:30 comes twice in New York on 7 November 2027. Whoever is started anew in between fires it once, the first time.
+#[tokio::test]
+async fn an_hour_that_comes_twice_fires_once_across_restarts() {
+    for (pattern, key) in [
+        ("daily 01:30", "2027-11-07:ada"),
+        ("cron 30 1 * * *", "2027-11-07T01:30:ada"),
+    ] {
+        let town = Town::at(
+            "2027-11-07T04:00:00Z",
+            vec![plan("daily", pattern, people(&[("ada", "America/New_York")]))],
+        );
+        for _ in 0..50 {
+            // Each time with a scheduler of its own.
+            town.live(5 * MINUTE, 5 * MINUTE).await;
+        }
+        assert_eq!(town.keys(OFFERS).await, keys(&[key]));
+        let rows = town.rows().await;
+        assert_eq!(
+            rows.into_iter().collect::<Vec<_>>(),
+            [(
+                "daily:America/New_York:2027-11-07T05:30:00Z".to_owned(),
+                "fired".to_owned()
+            )]
+        );
+    }
+}
