@@ -25,7 +25,7 @@ use exactly::{Fenced, StoreError, StoreErrorKind};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::watch;
 
-use self::announce::Announcer;
+pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
 use self::lease::Rounds;
 use self::sql::Sql;

@@ -92,23 +92,17 @@ impl TransactionalStore for PgStore {
         Box::pin(async move {
             let completed = within(ANSWER_TIMEOUT, self.complete_on(tx.own(), claim, outcome, keep)).await;
             match &completed {
-                Ok(_) => tx.completed(claim.id),
+                Ok(_) => tx.completed(claim.id, &self.wakeups),
                 Err(error) => tx.failed(error).await,
             }
             completed.map_err(failed("complete record"))
         })
     }
 
-    /// Wakes those who wait for its calls in this process. Others poll: a notification would serialise commits.
-    fn commit(&self, mut tx: Self::Tx) -> Reply<'_, ()> {
-        Box::pin(async move {
-            let settled = std::mem::take(&mut tx.settled);
-            tx.commit().await.map_err(failed("commit transaction"))?;
-            for id in &settled {
-                self.wakeups.wake(id);
-            }
-            Ok(())
-        })
+    /// Wakes those who wait for its calls in this process, and the workers of queues that tasks were enqueued on. Who waits
+    /// for a call in another process polls: a notification would serialise commits.
+    fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
+        Box::pin(async move { tx.commit().await.map_err(failed("commit transaction")) })
     }
 
     fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()> {

@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::CallId;
+use exactly::store::Wakeups;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, PgPool, Postgres, SqlSafeStr as _};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::failure::{is_stale_plan, is_timeout};
+use super::queue::Announcer;
 use super::session::{ACQUIRE_TIMEOUT, acquire, within};
 
 /// What sqlx's own transaction is made of, which holds on to its connection: it could never be closed.
@@ -33,12 +36,12 @@ pub struct PgTransaction {
     whole: bool,
     /// Whether nothing was done in it yet that would be lost by opening it again.
     fresh: bool,
-    /// Whether anybody but the store may have run a statement since the store last completed a record.
+    /// Whether it may have been aborted since the store's or a queue's last statement that went well.
     touched: bool,
-    /// How many tasks were enqueued in it, of which workers are told after the commit.
-    pub(super) enqueued: usize,
+    /// The queues that something has come to, of which their workers are told after the commit.
+    arrivals: Vec<Arc<Announcer>>,
     /// Whom to wake after the commit.
-    pub(super) settled: Vec<CallId>,
+    settled: Vec<(Wakeups, CallId)>,
 }
 
 impl PgTransaction {
@@ -49,7 +52,7 @@ impl PgTransaction {
             whole: false,
             fresh: true,
             touched: true,
-            enqueued: 0,
+            arrivals: Vec::new(),
             settled: Vec::new(),
             begin,
         };
@@ -58,7 +61,7 @@ impl PgTransaction {
         Ok(tx)
     }
 
-    /// The connection, for the store's own statements.
+    /// The connection, for statements of the store's or a queue's own.
     pub(super) fn own(&mut self) -> &mut PgConnection {
         self.conn.as_mut().expect("the transaction is open")
     }
@@ -68,20 +71,30 @@ impl PgTransaction {
         self.fresh = false;
     }
 
-    /// The store has completed a record in it, so up to here it is sound.
-    pub(super) fn completed(&mut self, id: CallId) {
+    /// The store has completed a record in it, so up to here it is sound. Those who wait for it are woken by its commit,
+    /// whoever commits it.
+    pub(super) fn completed(&mut self, id: CallId, wakeups: &Wakeups) {
         self.sound();
-        self.settled.push(id);
+        self.settled.push((wakeups.clone(), id));
     }
 
-    /// A statement of the store's own went well in it, so up to here it is sound.
+    /// There is something to tell this queue's workers of once it has committed.
+    pub(super) fn arrives(&mut self, queue: &Arc<Announcer>) {
+        if !self.arrivals.iter().any(|known| Arc::ptr_eq(known, queue)) {
+            self.arrivals.push(Arc::clone(queue));
+        }
+    }
+
+    /// A statement of the store's or a queue's own went well in it, so up to here it is sound.
     pub(super) fn sound(&mut self) {
         self.fresh = false;
         self.touched = false;
     }
 
-    /// What the error of a statement of the store's means for the connection.
+    /// What the error of a statement of the store's or a queue's own means for the transaction, which is aborted by it, and
+    /// for the connection.
     pub(super) async fn failed(&mut self, error: &sqlx::Error) {
+        self.touched = true;
         let unanswered = is_timeout(error);
         self.fresh &= !unanswered;
         self.whole &= !unanswered && forget_stale_plans(self.own(), error).await.is_ok();
@@ -100,6 +113,9 @@ impl PgTransaction {
         Ok(true)
     }
 
+    /// Commits, and tells those who wait for what was committed: for calls in this process, for tasks everywhere. Others
+    /// who wait for calls poll: a notification would serialise commits.
+    ///
     /// On an error the connection is closed: whether it was before or after the commit, nothing is left open.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         self.whole = false;
@@ -111,8 +127,8 @@ impl PgTransaction {
             ));
         }
         within(END_TIMEOUT, async {
-            // The server answers the commit of an aborted transaction with a rollback and calls it a success. After the
-            // store's own last statement it cannot be aborted.
+            // The server answers the commit of an aborted transaction with a rollback and calls it a success. After a
+            // statement of the store's own that went well it cannot be aborted.
             if touched {
                 sqlx::raw_sql("select").execute(&mut *conn).await?;
             }
@@ -120,6 +136,8 @@ impl PgTransaction {
         })
         .await?;
         self.conn.take();
+        self.arrivals.iter().for_each(|queue| queue.announce());
+        self.settled.iter().for_each(|(wakeups, id)| wakeups.wake(id));
         Ok(())
     }
 
@@ -152,6 +170,8 @@ impl Deref for PgTransaction {
 
 impl DerefMut for PgTransaction {
     fn deref_mut(&mut self) -> &mut PgConnection {
+        // Opening it again would lose what is done from here on.
+        self.fresh = false;
         self.touched = true;
         self.own()
     }
@@ -165,8 +185,9 @@ impl AsMut<PgConnection> for PgTransaction {
 
 impl fmt::Debug for PgTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settled: Vec<_> = self.settled.iter().map(|(_, id)| id).collect();
         f.debug_struct("PgTransaction")
-            .field("settled", &self.settled)
+            .field("settled", &settled)
             .finish_non_exhaustive()
     }
 }

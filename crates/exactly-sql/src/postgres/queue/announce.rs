@@ -23,8 +23,9 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// How long a start waits until it listens.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// Of one queue.
 #[derive(Debug)]
-pub(super) struct Announcer {
+pub(in crate::postgres) struct Announcer {
     arrivals: watch::Sender<u64>,
     due: Arc<Notify>,
     sending: AbortHandle,
@@ -55,7 +56,7 @@ impl Announcer {
     }
 
     /// Tells this process at once, and the others soon.
-    pub(super) fn announce(&self) {
+    pub(in crate::postgres) fn announce(&self) {
         arrive(&self.arrivals);
         self.due.notify_one();
     }

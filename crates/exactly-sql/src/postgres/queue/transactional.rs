@@ -23,9 +23,20 @@ impl TransactionalQueue for PgQueue {
     }
 
     fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
+        const CONTEXT: &str = "enqueue tasks";
         Box::pin(async move {
-            tx.enqueued += tasks.len();
-            self.enqueue_within(tx, tasks).await
+            check_count(tasks.len(), CONTEXT)?;
+            let enqueued = within(BATCH_TIMEOUT, self.enqueue_on(tx.own(), tasks)).await;
+            match &enqueued {
+                Ok(enqueued) => {
+                    tx.sound();
+                    if enqueued.iter().any(Enqueued::is_new) {
+                        tx.arrives(&self.announcer);
+                    }
+                }
+                Err(error) => tx.failed(error).await,
+            }
+            enqueued.map_err(failed(CONTEXT))
         })
     }
 
@@ -41,15 +52,9 @@ impl TransactionalQueue for PgQueue {
         })
     }
 
+    /// Also wakes those who wait in this process for calls that were completed in it.
     fn commit(&self, tx: Self::Tx) -> Reply<'_, ()> {
-        Box::pin(async move {
-            let announces = tx.enqueued > 0;
-            tx.commit().await.map_err(failed("commit transaction"))?;
-            if announces {
-                self.announce();
-            }
-            Ok(())
-        })
+        Box::pin(async move { tx.commit().await.map_err(failed("commit transaction")) })
     }
 
     fn rollback(&self, tx: Self::Tx) -> Reply<'_, ()> {

@@ -1,8 +1,11 @@
 //! The queue on PostgreSQL: what every queue promises, and what only this one can.
 
+mod transaction;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use exactly::queue::{Ask, Leased, Queue as _, Task, WorkerId};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
 use sqlx::AssertSqlSafe;
@@ -69,6 +72,14 @@ impl TransactionalQueueHarness for Yard {
 async fn queue(place: &Place) -> Arc<PgQueue> {
     let queue = PgQueue::builder(place.pool.clone()).schema(&place.schema);
     Arc::new(queue.start().await.unwrap())
+}
+
+fn task(key: &str) -> Task {
+    Task::new("offer", key, "payload").unwrap()
+}
+
+async fn leased(queue: &PgQueue, most: u32) -> Vec<Leased> {
+    queue.lease(&Ask::new(WorkerId::random(), most)).await.unwrap()
 }
 
 mod suite {
