@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use exactly::Fenced;
 use exactly::queue::{
-    Ask, AttemptView, End, Failure, FailureKind, InspectQueue, Lane, Lease, Leased, Queue, Settlement, Task, TaskId,
-    TaskState, TaskView, WorkerId,
+    Ask, AttemptView, End, Failure, FailureKind, InspectQueue, Lane, Lease, Leased, Queue, Ruling, Settlement, Task,
+    TaskId, TaskState, TaskView, WorkerId,
 };
 
 use crate::QueueHarness;
@@ -126,11 +126,11 @@ pub(crate) fn state_after(end: &End) -> TaskState {
 }
 
 pub(crate) async fn settled(queue: &impl Queue, lease: Lease, end: End) -> Fenced {
-    let fenced = answered(queue.settle(&[Settlement::new(lease, end)]).await);
-    let [fenced] = fenced[..] else {
-        panic!("one settlement has one answer, not {fenced:?}")
+    let rulings = answered(queue.settle(&[Settlement::new(lease, end)]).await);
+    let [ruling] = rulings[..] else {
+        panic!("one settlement has one answer, not {rulings:?}")
     };
-    fenced
+    ruled(ruling)
 }
 
 pub(crate) async fn must_apply(queue: &impl Queue, lease: Lease, end: End) {
@@ -144,11 +144,21 @@ pub(crate) async fn must_be_superseded(queue: &impl Queue, lease: Lease, end: En
 }
 
 pub(crate) async fn renewed(queue: &impl Queue, lease: Lease, by: Duration) -> Fenced {
-    let fenced = answered(queue.renew(&[lease], by).await);
-    let [fenced] = fenced[..] else {
-        panic!("one lease has one answer, not {fenced:?}")
+    let rulings = answered(queue.renew(&[lease], by).await);
+    let [ruling] = rulings[..] else {
+        panic!("one lease has one answer, not {rulings:?}")
     };
-    fenced
+    ruled(ruling)
+}
+
+/// What is ruled on a task that nobody has locked.
+#[track_caller]
+pub(crate) fn ruled(ruling: Ruling) -> Fenced {
+    match ruling {
+        Ruling::Applied => Fenced::Applied,
+        Ruling::Superseded => Fenced::Superseded,
+        Ruling::Busy => panic!("no transaction is open"),
+    }
 }
 
 pub(crate) async fn shown(queue: &impl InspectQueue, id: TaskId) -> TaskView {

@@ -47,6 +47,7 @@ mod book;
 mod inspect;
 mod lease;
 mod memory;
+mod ruling;
 mod task;
 mod transactional;
 
@@ -62,9 +63,9 @@ pub use self::lease::{
     Settlement, WorkerId,
 };
 pub use self::memory::MemoryQueue;
+pub use self::ruling::Ruling;
 pub use self::task::{Enqueued, Found, InvalidTask, Lane, Task, TaskId, TaskState};
 pub use self::transactional::TransactionalQueue;
-use crate::Fenced;
 use crate::store::Reply;
 
 /// The most tasks, leases or settlements that one call takes.
@@ -81,14 +82,16 @@ pub trait Queue: Debug + Send + Sync + 'static {
     /// that is due the longest comes first.
     fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>>;
 
-    /// Makes these leases end `lease` from now. Also revives one that has ended, while nobody rescued its task.
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>>;
+    /// Makes these leases end `lease` from now. Also revives one that has ended, while nobody rescued its task. Waits for no
+    /// transaction that has a task locked: what is [busy](Ruling::Busy) keeps the lease that it has, and holds up no other.
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>>;
 
     /// Running → whatever the settlement says. An answer per settlement, in order.
     ///
     /// Repeatable: settling again in the same way is `Applied`, so a lost reply is not a lost write. `Superseded`: the task
-    /// was rescued or settled otherwise, and nothing was changed.
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>>;
+    /// was rescued or settled otherwise, and nothing was changed. `Busy`: a transaction elsewhere has the task locked, and did
+    /// not end while it was waited for; those beside it are settled.
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>>;
 
     /// Takes at most `limit` tasks from leases that have ended: back to waiting, or dead if that has happened `rescues_max`
     /// times before. Says which, so that whoever is to be alerted is.

@@ -99,6 +99,7 @@ macro_rules! __queue_promises {
             fence {
                 a_rescued_lease_changes_nothing
                 a_stale_lease_changes_nothing
+                a_stale_lease_beside_a_fresh_one_is_told_apart
                 a_settled_lease_changes_nothing_later
                 a_fence_only_rises
                 an_invented_lease_owns_nothing
@@ -221,6 +222,7 @@ macro_rules! __transactional_queue_promises {
                 every_end_commits
                 a_superseded_worker_is_told_in_its_transaction
                 a_task_is_settled_with_one_effect_only
+                leases_are_told_apart_in_a_transaction
                 a_task_and_its_successor_commit_together
                 a_rescue_and_a_transaction_exclude_each_other
                 a_lost_commit_is_learnt_by_releasing

@@ -148,8 +148,8 @@ pub async fn answers_come_in_order<H: QueueHarness>(harness: &H) {
 pub async fn an_empty_bulk_is_answered<H: QueueHarness>(harness: &H) {
     let queue = harness.open().await;
     assert_eq!(answered(queue.enqueue(&[]).await), []);
-    assert_eq!(answered(queue.settle(&[]).await), []);
-    assert_eq!(answered(queue.renew(&[], LEASE).await), []);
+    assert!(answered(queue.settle(&[]).await).is_empty());
+    assert!(answered(queue.renew(&[], LEASE).await).is_empty());
     assert_eq!(answered(queue.revive(&[]).await), []);
 }
 

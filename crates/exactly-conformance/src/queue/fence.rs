@@ -1,7 +1,7 @@
 //! A lease that was taken away changes nothing any more.
 
 use exactly::Fenced;
-use exactly::queue::{End, Fence, InspectQueue, Lease, Queue as _, TaskId};
+use exactly::queue::{End, Fence, InspectQueue, Lease, Queue as _, Settlement, TaskId};
 
 use crate::QueueHarness;
 use crate::answers::answered;
@@ -122,6 +122,32 @@ pub async fn a_settlement_touches_its_own_task_only<H: QueueHarness>(harness: &H
     for (id, before) in others.iter().zip(before) {
         assert_eq!(shown(&*queue, *id).await, before);
     }
+}
+
+/// Whoever names a stale lease beside the fresh one is told which is which.
+pub async fn a_stale_lease_beside_a_fresh_one_is_told_apart<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let stale = running(&*queue, "a").await.lease;
+    lost(harness, &*queue).await;
+    let fresh = the_one(&*queue).await.lease;
+    let (applied, superseded) = (Fenced::Applied, Fenced::Superseded);
+    assert_eq!(
+        answered(queue.renew(&[stale, fresh], LEASE).await),
+        [superseded, applied]
+    );
+    assert_eq!(
+        answered(queue.renew(&[fresh, stale], LEASE).await),
+        [applied, superseded]
+    );
+    let done = |lease| Settlement::new(lease, End::Done("done".into()));
+    assert_eq!(
+        answered(queue.settle(&[done(stale), done(fresh)]).await),
+        [superseded, applied]
+    );
+    assert_eq!(
+        answered(queue.settle(&[done(fresh), done(stale)]).await),
+        [applied, superseded]
+    );
 }
 
 /// Neither settling nor renewing does anything.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::Fenced;
-use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Queue as _, Settlement, TaskState};
+use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Queue as _, Ruling, Settlement, TaskState};
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 
@@ -218,8 +218,8 @@ pub async fn of_two_ends_in_one_batch_one_applies<H: QueueHarness>(harness: &H) 
     ];
     let fenced = answered(queue.settle(&batch).await);
     let applied = match fenced[..] {
-        [Fenced::Applied, Fenced::Superseded] => TaskState::Done,
-        [Fenced::Superseded, Fenced::Applied] => TaskState::Dead,
+        [Ruling::Applied, Ruling::Superseded] => TaskState::Done,
+        [Ruling::Superseded, Ruling::Applied] => TaskState::Dead,
         _ => panic!("two ends of one lease answered {fenced:?}"),
     };
     assert_eq!(shown(&*queue, lease.id).await.state, applied);

@@ -1,7 +1,7 @@
 //! A task that is settled with the effect that it was for.
 
 use exactly::Fenced;
-use exactly::queue::{End, InspectQueue as _, Queue as _, TaskState, TransactionalQueue};
+use exactly::queue::{End, InspectQueue as _, Queue as _, Settlement, TaskState, TransactionalQueue};
 use tokio::time::timeout;
 
 use super::{A_WHILE, Tx, settled_in};
@@ -9,8 +9,8 @@ use crate::TransactionalQueueHarness;
 use crate::answers::answered;
 use crate::request::{LEASE, LEASE_AND_A_BIT, PATIENCE};
 use crate::work::{
-    PLENTY, all_new, every_end, history, leased, lost, must_apply, must_be_superseded, renewed, running, settled,
-    shown, state_after, task, the_one,
+    PLENTY, all_new, every_end, failure, history, leased, lost, must_apply, must_be_superseded, renewed, running,
+    settled, shown, state_after, task, the_one,
 };
 
 /// Effect and outcome commit together.
@@ -92,6 +92,27 @@ pub async fn a_task_is_settled_with_one_effect_only<H: TransactionalQueueHarness
     assert_eq!(shown(&*queue, lease.id).await.outcome, Some("done".into()));
     // Without an effect it can be said again.
     must_apply(&*queue, lease, End::Done("done".into())).await;
+}
+
+/// Whoever names a stale lease beside the fresh one is told which is which, and of two ends for one lease the first counts.
+pub async fn leases_are_told_apart_in_a_transaction<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let stale = running(&*queue, "a").await.lease;
+    lost(harness, &*queue).await;
+    let fresh = the_one(&*queue).await.lease;
+    let ends = [
+        Settlement::new(stale, End::Done("stale".into())),
+        Settlement::new(fresh, End::Done("fresh".into())),
+        Settlement::new(fresh, End::Bury(failure("never"))),
+    ];
+    let mut tx = answered(queue.open().await);
+    assert_eq!(
+        answered(queue.settle_in(&mut tx, &ends).await),
+        [Fenced::Superseded, Fenced::Applied, Fenced::Superseded]
+    );
+    answered(queue.commit(tx).await);
+    let view = shown(&*queue, fresh.id).await;
+    assert_eq!((view.state, view.outcome), (TaskState::Done, Some("fresh".into())));
 }
 
 /// A task can be settled and its successor enqueued in one transaction.

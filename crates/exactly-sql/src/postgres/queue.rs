@@ -19,9 +19,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::queue::{Ask, Enqueued, Lane, Lease, Leased, Queue, Rescued, Settlement, Task, TaskId, TaskState};
+use exactly::queue::{Ask, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState};
 use exactly::store::Reply;
-use exactly::{Fenced, StoreError, StoreErrorKind};
+use exactly::{StoreError, StoreErrorKind};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::watch;
 
@@ -30,6 +30,7 @@ pub use self::builder::PgQueueBuilder;
 use self::lease::Rounds;
 use self::sql::Sql;
 pub(super) use self::sql::TABLES;
+use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
 use super::sweep::Sweeper;
@@ -160,7 +161,7 @@ impl Queue for PgQueue {
         })
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "renew leases";
         Box::pin(async move {
             check_count(leases.len(), CONTEXT)?;
@@ -170,12 +171,16 @@ impl Queue for PgQueue {
         })
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "settle tasks";
         Box::pin(async move {
             check_count(settlements.len(), CONTEXT)?;
             let mut conn = self.session(CONTEXT).await?;
-            let settled = within(BATCH_TIMEOUT, self.settle_on(&mut conn, settlements)).await;
+            let mut settled = within(BATCH_TIMEOUT, self.settle_on(&mut conn, settlements)).await;
+            if settled.as_ref().is_err_and(is_lock_timeout) {
+                // The session is as good as before: an error ends a statement, not a connection.
+                settled = within(BATCH_TIMEOUT, self.settle_free_on(&mut conn, settlements)).await;
+            }
             let settled = self.answered(conn, settled, CONTEXT)?;
             if settlements
                 .iter()

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use exactly::clock::Timestamp;
 use exactly::queue::{
-    Ask, BATCH_MAX, Enqueued, Lane, Lease, Leased, Queue, Rescued, Settlement, Task, TaskId, TaskState,
+    Ask, BATCH_MAX, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState,
 };
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
@@ -216,18 +216,19 @@ impl Queue for SqliteQueue {
         })
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "renew leases";
         Box::pin(async move {
             check_count(leases.len(), CONTEXT)?;
             let mut turn = self.begin(CONTEXT).await?;
             let until = turn.now.after(lease);
             let renewed = self.renew_on(&mut turn.connection, leases, until).await;
-            self.end(turn, renewed, any_applied, CONTEXT).await
+            let renewed = self.end(turn, renewed, any_applied, CONTEXT).await?;
+            Ok(renewed.into_iter().map(Ruling::from).collect())
         })
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "settle tasks";
         Box::pin(async move {
             check_count(settlements.len(), CONTEXT)?;
@@ -238,7 +239,7 @@ impl Queue for SqliteQueue {
             let settled = self.end(turn, settled, any_applied, CONTEXT).await?;
             // Also what is done may make room in a lane that is capped.
             self.announce();
-            Ok(settled)
+            Ok(settled.into_iter().map(Ruling::from).collect())
         })
     }
 

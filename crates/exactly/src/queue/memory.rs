@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use self::tables::{Row, Tables};
 use super::{
     Ask, AttemptView, BATCH_MAX, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue,
-    Rescued, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Rescued, Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::store::Reply;
-use crate::{Fenced, StoreError, StoreErrorKind};
+use crate::{StoreError, StoreErrorKind};
 
 /// Keeps tasks in memory: for tests, and for work that dies with the process too.
 #[derive(Debug)]
@@ -105,16 +105,16 @@ impl Queue for MemoryQueue {
         self.step(|tables, now| tables.lease(ask, now))
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         Box::pin(async move {
             check_count(leases.len(), "renew leases")?;
             self.step(move |tables, now| {
                 let renewed = leases.iter().map(|own| match tables.running(own) {
                     Some(row) => {
                         row.view.due_at = Some(now.after(lease));
-                        Fenced::Applied
+                        Ruling::Applied
                     }
-                    None => Fenced::Superseded,
+                    None => Ruling::Superseded,
                 });
                 renewed.collect()
             })
@@ -122,12 +122,14 @@ impl Queue for MemoryQueue {
         })
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         Box::pin(async move {
             check_count(settlements.len(), "settle tasks")?;
             self.arrive(|tables, now| {
                 let settled = settlements.iter();
-                settled.map(|settlement| tables.settle(settlement, now)).collect()
+                settled
+                    .map(|settlement| tables.settle(settlement, now).into())
+                    .collect()
             })
             .await
         })

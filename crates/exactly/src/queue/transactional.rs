@@ -18,6 +18,9 @@ pub trait TransactionalQueue: Queue {
 
     /// As [`settle`](Queue::settle), if the transaction commits, but nothing can be settled again: whoever repeats it has made
     /// its effect once more. If any settlement is `Superseded`, roll back: the task is done, or somebody else has it.
+    ///
+    /// Commit soon: from here on nobody can take the task before the transaction ends, nor renew its lease. A database whose
+    /// locks outlive a process that stands still ends the transaction with the lease.
     fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>>;
 
     /// Commits. After an error nobody knows whether it did. [Releasing](super::End::Release) the lease by

@@ -7,9 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::attempt::contained;
-use super::settler::Unsettled;
-use crate::queue::{Ask, BATCH_MAX, Lease, Leased, Queue, Rescued, Settlement};
-use crate::{Fenced, StoreError, StoreErrorKind};
+use super::settler::{Batch, Unsettled};
+use crate::queue::{Ask, BATCH_MAX, Lease, Leased, Queue, Rescued, Ruling, Settlement};
+use crate::{StoreError, StoreErrorKind};
 
 /// The most tasks that one call rescues.
 pub(super) const RESCUES: u32 = 1000;
@@ -26,11 +26,11 @@ pub(super) enum Answer {
     Renewed {
         leases: Vec<Lease>,
         at: Instant,
-        fenced: Result<Vec<Fenced>, StoreError>,
+        rulings: Result<Vec<Ruling>, StoreError>,
     },
     Settled {
-        batch: Vec<Unsettled>,
-        fenced: Result<Vec<Fenced>, StoreError>,
+        batch: Batch,
+        rulings: Result<Vec<Ruling>, StoreError>,
     },
     Rescued(Result<Vec<Rescued>, StoreError>),
 }
@@ -84,26 +84,26 @@ impl Calls {
         self.under_way.spawn(async move {
             let at = Instant::now();
             let renew = async {
-                let mut fenced = Vec::with_capacity(leases.len());
+                let mut rulings = Vec::with_capacity(leases.len());
                 for leases in leases.chunks(BATCH_MAX) {
-                    fenced.append(&mut queue.renew(leases, lease).await?);
+                    rulings.append(&mut queue.renew(leases, lease).await?);
                 }
-                Ok(fenced)
+                Ok(rulings)
             };
-            let fenced = bounded("renew leases", patience, renew).await;
-            let fenced = fenced.and_then(|fenced| complete("renew leases", leases.len(), fenced));
-            Answer::Renewed { leases, at, fenced }
+            let rulings = bounded("renew leases", patience, renew).await;
+            let rulings = rulings.and_then(|rulings| complete("renew leases", leases.len(), rulings));
+            Answer::Renewed { leases, at, rulings }
         });
     }
 
-    pub(super) fn settle(&mut self, batch: Vec<Unsettled>) {
+    pub(super) fn settle(&mut self, batch: Batch) {
         let (queue, patience) = (Arc::clone(&self.queue), self.patience);
         self.under_way.spawn(async move {
             let settlement = |unsettled: &Unsettled| Settlement::new(unsettled.task.lease, unsettled.end.clone());
-            let settlements: Vec<Settlement> = batch.iter().map(settlement).collect();
-            let fenced = bounded("settle tasks", patience, queue.settle(&settlements)).await;
-            let fenced = fenced.and_then(|fenced| complete("settle tasks", settlements.len(), fenced));
-            Answer::Settled { batch, fenced }
+            let settlements: Vec<Settlement> = batch.unsettled.iter().map(settlement).collect();
+            let rulings = bounded("settle tasks", patience, queue.settle(&settlements)).await;
+            let rulings = rulings.and_then(|rulings| complete("settle tasks", settlements.len(), rulings));
+            Answer::Settled { batch, rulings }
         });
     }
 
@@ -136,10 +136,10 @@ async fn bounded<T>(
 }
 
 /// Refuses an answer that leaves out some of what was asked.
-fn complete(attempted: &'static str, asked: usize, fenced: Vec<Fenced>) -> Result<Vec<Fenced>, StoreError> {
-    if fenced.len() == asked {
-        return Ok(fenced);
+fn complete(attempted: &'static str, asked: usize, rulings: Vec<Ruling>) -> Result<Vec<Ruling>, StoreError> {
+    if rulings.len() == asked {
+        return Ok(rulings);
     }
-    let context = format!("{attempted}: {} answers to {asked} questions", fenced.len());
+    let context = format!("{attempted}: {} answers to {asked} questions", rulings.len());
     Err(StoreError::new(StoreErrorKind::Other, context))
 }

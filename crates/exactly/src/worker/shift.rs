@@ -130,7 +130,7 @@ impl Shift {
         self.mind_leases(now);
         self.start_waiting(now);
         while self.settler.due().is_some_and(|due| due <= now) {
-            let batch = self.settler.batch();
+            let batch = self.settler.batch(now);
             self.calls.settle(batch);
         }
         if self.heartbeat.due().is_some_and(|due| due <= now) {

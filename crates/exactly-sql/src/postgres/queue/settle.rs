@@ -4,23 +4,25 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use exactly::Fenced;
-use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Rescued, Settlement, TaskId, TaskState};
+use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Rescued, Ruling, Settlement, TaskId, TaskState};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
-use sqlx::{PgConnection, Row as _};
+use sqlx::{Connection as _, PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::PgQueue;
 use super::enqueue::{corrupt, state};
 use super::lease::{fence, fence_code};
 use crate::postgres::row::millis_code;
+use crate::postgres::sql::Text;
 
 impl PgQueue {
+    /// Waits for no transaction that has a task locked.
     pub(super) async fn renew_on(
         &self,
         conn: &mut PgConnection,
         leases: &[Lease],
         lease: Duration,
-    ) -> Result<Vec<Fenced>, sqlx::Error> {
+    ) -> Result<Vec<Ruling>, sqlx::Error> {
         let mut sorted = leases.to_vec();
         sorted.sort_by_key(|lease| lease.id);
         let rows = self
@@ -30,23 +32,54 @@ impl PgQueue {
             .bind(sorted.iter().map(|lease| *lease.id.as_uuid()).bind_iter())
             .bind(sorted.iter().map(|lease| fence_code(lease.fence)).bind_iter())
             .bind(millis_code(lease))
-            .fetch_all(conn)
+            .fetch_all(&mut *conn)
             .await?;
-        let renewed = ids(&rows)?;
-        let renewed = leases.iter().map(|lease| applied(renewed.contains(&lease.id)));
-        Ok(renewed.collect())
+        let renewed = read_leases(&rows)?;
+        let left = leases.iter().filter(|lease| !renewed.contains(lease));
+        let left: Vec<Uuid> = left.map(|lease| *lease.id.as_uuid()).collect();
+        let running = if left.is_empty() {
+            HashSet::new()
+        } else {
+            read_leases(&self.sql.running.query().bind(left).fetch_all(conn).await?)?
+        };
+        let rulings = leases.iter().map(|lease| match lease {
+            lease if renewed.contains(lease) => Ruling::Applied,
+            // It would have been renewed if it had not been locked.
+            lease if running.contains(lease) => Ruling::Busy,
+            _ => Ruling::Superseded,
+        });
+        Ok(rulings.collect())
     }
 
     pub(super) async fn settle_on(
         &self,
         conn: &mut PgConnection,
         settlements: &[Settlement],
-    ) -> Result<Vec<Fenced>, sqlx::Error> {
+    ) -> Result<Vec<Ruling>, sqlx::Error> {
         let settled = self.settle_once(conn, settlements).await?;
         if settled.len() == settlements.len() {
-            return Ok(vec![Fenced::Applied; settlements.len()]);
+            return Ok(vec![Ruling::Applied; settlements.len()]);
         }
-        self.judge(conn, settlements).await
+        self.judge(conn, settlements, &settled).await
+    }
+
+    /// The same without waiting for anybody: what a transaction elsewhere has locked is left out, and is [busy](Ruling::Busy).
+    pub(super) async fn settle_free_on(
+        &self,
+        conn: &mut PgConnection,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Ruling>, sqlx::Error> {
+        let ids: Vec<Uuid> = settlements
+            .iter()
+            .map(|settlement| *settlement.lease.id.as_uuid())
+            .collect();
+        let mut tx = conn.begin().await?;
+        let free = read_leases(&self.sql.lock_free.query().bind(ids).fetch_all(&mut *tx).await?)?;
+        let free = settlements.iter().filter(|settlement| free.contains(&settlement.lease));
+        let free: Vec<Settlement> = free.cloned().collect();
+        let settled = self.settle_once(&mut tx, &free).await?;
+        tx.commit().await?;
+        self.judge(conn, settlements, &settled).await
     }
 
     /// In a transaction with its effect, a task is settled once: what was settled before is superseded.
@@ -64,30 +97,35 @@ impl PgQueue {
         {
             let done = self.sql.done_one.query().bind(lease.id.as_uuid());
             let done = done.bind(fence_code(lease.fence)).bind(outcome.as_ref());
-            return Ok(vec![applied(done.execute(conn).await?.rows_affected() > 0)]);
+            return Ok(vec![applied(done.fetch_optional(conn).await?.is_some())]);
         }
-        let mut settled = self.settle_once(conn, settlements).await?;
+        // Of two for one lease the first counts.
+        let mut seen = HashSet::with_capacity(settlements.len());
+        let mut sorted: Vec<&Settlement> = settlements.iter().filter(|own| seen.insert(own.lease)).collect();
+        sorted.sort_by_key(|settlement| settlement.lease.id);
+        let rows = self.settle_any(&self.sql.settle_in, conn, &sorted).await?;
+        let mut settled = read_leases(&rows)?;
         let answers = settlements
             .iter()
-            .map(|settlement| applied(settled.remove(&settlement.lease.id)));
+            .map(|settlement| applied(settled.remove(&settlement.lease)));
         Ok(answers.collect())
     }
 
-    /// Which tasks were this call's to settle.
+    /// Which leases were this call's to settle.
     async fn settle_once(
         &self,
         conn: &mut PgConnection,
         settlements: &[Settlement],
-    ) -> Result<HashSet<TaskId>, sqlx::Error> {
+    ) -> Result<HashSet<Lease>, sqlx::Error> {
         let mut sorted: Vec<&Settlement> = settlements.iter().collect();
         sorted.sort_by_key(|settlement| settlement.lease.id);
         let all_done = sorted.iter().all(|settlement| matches!(settlement.end, End::Done(_)));
         let rows = if all_done {
             self.done(conn, &sorted).await?
         } else {
-            self.settle_any(conn, &sorted).await?
+            self.settle_any(&self.sql.settle, conn, &sorted).await?
         };
-        ids(&rows)
+        read_leases(&rows)
     }
 
     async fn done(&self, conn: &mut PgConnection, sorted: &[&Settlement]) -> Result<Vec<PgRow>, sqlx::Error> {
@@ -110,16 +148,19 @@ impl PgQueue {
         query.bind(outcomes.bind_iter()).fetch_all(conn).await
     }
 
-    async fn settle_any(&self, conn: &mut PgConnection, sorted: &[&Settlement]) -> Result<Vec<PgRow>, sqlx::Error> {
+    async fn settle_any(
+        &self,
+        text: &Text,
+        conn: &mut PgConnection,
+        sorted: &[&Settlement],
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let ends = || sorted.iter().map(|settlement| &settlement.end);
         let after = |end: &End| match end {
             End::Retry { after, .. } => Some(millis_code(*after)),
             End::Release => Some(0),
             End::Done(_) | End::Bury(_) | End::Hold(_) => None,
         };
-        self.sql
-            .settle
-            .query()
+        text.query()
             .bind(
                 sorted
                     .iter()
@@ -149,8 +190,13 @@ impl PgQueue {
             .await
     }
 
-    /// Tells repetitions from what somebody else has settled or taken away.
-    async fn judge(&self, conn: &mut PgConnection, settlements: &[Settlement]) -> Result<Vec<Fenced>, sqlx::Error> {
+    /// Tells repetitions from what somebody else has settled or taken away, and both from what could not be settled yet.
+    async fn judge(
+        &self,
+        conn: &mut PgConnection,
+        settlements: &[Settlement],
+        settled: &HashSet<Lease>,
+    ) -> Result<Vec<Ruling>, sqlx::Error> {
         let left: Vec<Uuid> = settlements
             .iter()
             .map(|settlement| *settlement.lease.id.as_uuid())
@@ -158,10 +204,23 @@ impl PgQueue {
         let rows = self.sql.settled.query().bind(left).fetch_all(conn).await?;
         let rows = rows.iter().map(Standing::read);
         let standings: HashMap<TaskId, Standing> = rows.collect::<Result<_, _>>()?;
-        // What this call itself has changed tells the same: of two for one task, which was carried out.
+        let mut ends: HashMap<Lease, usize> = HashMap::with_capacity(settlements.len());
+        for settlement in settlements {
+            *ends.entry(settlement.lease).or_default() += 1;
+        }
         let judged = settlements.iter().map(|Settlement { lease, end }| {
-            let standing = standings.get(&lease.id);
-            applied(standing.is_some_and(|standing| standing.fence == lease.fence && standing.left_by(end)))
+            // Of two for one lease, how the task stands tells which was carried out.
+            if settled.contains(lease) && ends.get(lease) == Some(&1) {
+                return Ruling::Applied;
+            }
+            match standings
+                .get(&lease.id)
+                .filter(|standing| standing.fence == lease.fence)
+            {
+                Some(standing) if standing.left_by(end) => Ruling::Applied,
+                Some(standing) if standing.state == TaskState::Running => Ruling::Busy,
+                _ => Ruling::Superseded,
+            }
         });
         Ok(judged.collect())
     }
@@ -242,8 +301,15 @@ pub(super) fn failure(row: &PgRow, first: usize) -> Result<Option<Failure>, sqlx
     Ok(Some(Failure::new(kind, message)))
 }
 
-fn ids(rows: &[PgRow]) -> Result<HashSet<TaskId>, sqlx::Error> {
-    rows.iter().map(|row| row.try_get(0).map(TaskId::from_uuid)).collect()
+/// The leases whose tasks and fences are in the first two columns.
+fn read_leases(rows: &[PgRow]) -> Result<HashSet<Lease>, sqlx::Error> {
+    let lease = |row: &PgRow| {
+        Ok(Lease {
+            id: TaskId::from_uuid(row.try_get(0)?),
+            fence: fence(row.try_get(1)?)?,
+        })
+    };
+    rows.iter().map(lease).collect()
 }
 
 fn applied(applied: bool) -> Fenced {

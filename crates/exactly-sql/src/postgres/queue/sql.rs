@@ -87,9 +87,14 @@ pub(super) struct Sql {
     pub(super) lease_capped: Text,
     pub(super) any_capped: Text,
     pub(super) renew: Text,
+    /// Leases of tasks that run.
+    pub(super) running: Text,
+    /// The same, without those that a transaction elsewhere has locked; the others are then locked by this one.
+    pub(super) lock_free: Text,
     pub(super) done: Text,
     pub(super) done_one: Text,
     pub(super) settle: Text,
+    pub(super) settle_in: Text,
     pub(super) settled: Text,
     pub(super) rescue: Text,
     pub(super) revive: Text,
@@ -114,39 +119,41 @@ impl Sql {
             )),
             lease_capped: Text::new(lease_capped(&table)),
             any_capped: Text::new(format!("select exists (select from {lanes} where cap is not null)")),
-            renew: Text::new(format!(
-                "update {table} c set due_at = {NOW} + $3 * interval '1 millisecond'
-                 from unnest($1::uuid[], $2::int8[]) as w (id, fence)
-                 where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
-                 returning c.id"
+            renew: Text::new(renew(&table)),
+            running: Text::new(format!(
+                "select id, fence from {table} where id = any ($1) and state + 0 = 1"
+            )),
+            lock_free: Text::new(format!(
+                "select id, fence from {table} where id = any ($1) and state + 0 = 1 order by id for update skip locked"
             )),
             done: Text::new(format!(
                 "update {table} c set state = 3, outcome = w.outcome, ended_at = {NOW}, due_at = null
                  from unnest($1::uuid[], $2::int8[], $3::bytea[]) as w (id, fence, outcome)
                  where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
-                 returning c.id"
+                 returning c.id, c.fence"
             )),
             done_one: Text::new(format!(
-                "update {table} set state = 3, outcome = $3, ended_at = {NOW}, due_at = null
-                 where id = $1 and fence = $2 and state + 0 = 1"
+                "update {table} c set state = 3, outcome = $3, ended_at = {NOW}, due_at = null
+                 where c.id = $1 and c.fence = $2 and c.state + 0 = 1
+                 returning {}",
+                end_when_idle(&format!("(select o.due_at from {table} o where o.id = c.id)"))
             )),
-            settle: Text::new(settle(&table, &attempts)),
+            settle: Text::new(settle(&table, &attempts, "select id, fence from settled")),
+            settle_in: Text::new(settle(
+                &table,
+                &attempts,
+                &format!(
+                    "select id, fence, {} from settled",
+                    end_when_idle(&format!("(select o.due_at from {table} o where o.id = settled.id)"))
+                ),
+            )),
             settled: Text::new(format!(
                 "select c.id, c.fence, c.state, c.outcome, a.kind, a.message
                  from {table} c left join {attempts} a on a.task = c.id and a.fence = c.fence
                  where c.id = any ($1)"
             )),
             rescue: Text::new(rescue(&table, &attempts)),
-            revive: Text::new(format!(
-                "with found as (select id, state from {table} where id = any ($1) order by id for update),
-                 revived as (
-                     update {table} c
-                     set state = 0, due_at = {NOW}, ended_at = null, fence = c.fence + 1, failures = 0, rescues = 0
-                     from found f
-                     where c.id = f.id and (f.state = 2 or f.state = 4)
-                 )
-                 select id, state from found"
-            )),
+            revive: Text::new(revive(&table)),
             table,
             attempts,
             lanes,
@@ -282,7 +289,50 @@ fn lease_capped(table: &str) -> String {
     )
 }
 
-fn settle(table: &str, attempts: &str) -> String {
+/// What is locked is left out.
+fn renew(table: &str) -> String {
+    format!(
+        "with free as materialized (
+             select c.id from unnest($1::uuid[], $2::int8[]) as w (id, fence) join {table} c on c.id = w.id
+             where c.fence = w.fence and c.state + 0 = 1
+             order by c.id
+             for update of c skip locked
+         )
+         update {table} c set due_at = {NOW} + $3 * interval '1 millisecond'
+         from free f
+         where c.id = f.id
+         returning c.id, c.fence"
+    )
+}
+
+fn revive(table: &str) -> String {
+    format!(
+        "with found as (select id, state from {table} where id = any ($1) order by id for update),
+         revived as (
+             update {table} c
+             set state = 0, due_at = {NOW}, ended_at = null, fence = c.fence + 1, failures = 0, rescues = 0
+             from found f
+             where c.id = f.id and (f.state = 2 or f.state = 4)
+         )
+         select id, state from found"
+    )
+}
+
+/// Makes the server end the transaction if its client stands still until the task's lease has ended, a second at the least:
+/// a process that hangs between settling and committing would otherwise keep the row locked, and nobody could rescue the
+/// task. `due_at` has to read the row as it was before the statement. Never longer than the session allows already.
+fn end_when_idle(due_at: &str) -> String {
+    const SETTING: &str = "idle_in_transaction_session_timeout";
+    const MOST_MS: i32 = i32::MAX;
+    format!(
+        "set_config('{SETTING}', ceil(least(1000 * extract(epoch from least(
+             greatest({due_at} - {NOW}, interval '1 second'),
+             nullif(current_setting('{SETTING}')::interval, interval '0'))), {MOST_MS}))::int8::text, true)"
+    )
+}
+
+/// What is `told` is read from those that were settled.
+fn settle(table: &str, attempts: &str, told: &str) -> String {
     format!(
         "with t as materialized (select {NOW} as now),
          settled as (
@@ -302,7 +352,7 @@ fn settle(table: &str, attempts: &str) -> String {
              select id, fence, worker, started_at, now, state, failure_kind, failure from settled
              where failure_kind is not null
          )
-         select id from settled"
+         {told}"
     )
 }
 

@@ -66,7 +66,11 @@ impl TransactionalQueue for PgQueue {
 }
 
 impl PgQueue {
-    /// As [`settle_in`](TransactionalQueue::settle_in), in a transaction of your own that `conn` is in.
+    /// As [`settle_in`](TransactionalQueue::settle_in), in a transaction of your own that `conn` is in. After its commit,
+    /// [`announce`](Self::announce) it if a task waits again.
+    ///
+    /// It sets `idle_in_transaction_session_timeout` for this transaction to what is left of the lease, a second at the least,
+    /// so that a process that stands still does not keep the task from being rescued.
     pub async fn settle_within(
         &self,
         conn: &mut PgConnection,

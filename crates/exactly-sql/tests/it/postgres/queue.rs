@@ -1,5 +1,6 @@
 //! The queue on PostgreSQL: what every queue promises, and what only this one can.
 
+mod locked;
 mod transaction;
 
 use std::sync::Arc;

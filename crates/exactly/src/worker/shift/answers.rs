@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::super::calls::{Answer, RESCUES};
 use super::super::log;
-use super::super::settler::Unsettled;
+use super::super::settler::{Batch, Unsettled};
 use super::{Shift, about};
-use crate::queue::{Lease, Leased, Rescued};
+use crate::queue::{Lease, Leased, Rescued, Ruling};
 use crate::{Fenced, StoreError, StoreErrorKind, telemetry};
 
 /// How long nothing is rescued after a call failed. Whoever could not renew or settle while the queue was away tries within
@@ -21,8 +21,8 @@ impl Shift {
         let now = Instant::now();
         match answer {
             Answer::Leased { asked, at, tasks } => self.take_leased(asked, at, tasks, now),
-            Answer::Renewed { leases, at, fenced } => self.take_renewed(&leases, at, fenced, now),
-            Answer::Settled { batch, fenced } => self.take_settled(batch, fenced, now),
+            Answer::Renewed { leases, at, rulings } => self.take_renewed(&leases, at, rulings, now),
+            Answer::Settled { batch, rulings } => self.take_settled(batch, rulings, now),
             Answer::Rescued(rescued) => self.take_rescued(rescued, now),
         }
     }
@@ -75,9 +75,9 @@ impl Shift {
         }
     }
 
-    fn take_renewed(&mut self, leases: &[Lease], at: Instant, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
-        let fenced = match fenced {
-            Ok(fenced) => fenced,
+    fn take_renewed(&mut self, leases: &[Lease], at: Instant, rulings: Result<Vec<Ruling>, StoreError>, now: Instant) {
+        let rulings = match rulings {
+            Ok(rulings) => rulings,
             Err(error) => {
                 self.heartbeat.failed(&error, now, self.spread.next());
                 self.put_off_sweep(&error, now);
@@ -90,36 +90,53 @@ impl Shift {
         while let Ok(report) = self.inbox.try_recv() {
             self.take_report(report);
         }
-        for (lease, fenced) in leases.iter().zip(fenced) {
-            match fenced {
-                Fenced::Applied => self.hand.renewed(*lease, at + self.settings.lease),
-                Fenced::Superseded if self.hand.superseded(*lease) => telemetry::job_leases_lost(1),
-                Fenced::Superseded => {}
+        for (lease, ruling) in leases.iter().zip(rulings) {
+            match ruling {
+                Ruling::Applied => self.hand.renewed(*lease, at + self.settings.lease),
+                Ruling::Superseded if self.hand.superseded(*lease) => telemetry::job_leases_lost(1),
+                // A busy one goes on as long as it would have, and is renewed next time.
+                Ruling::Superseded | Ruling::Busy => {}
             }
         }
     }
 
-    fn take_settled(&mut self, batch: Vec<Unsettled>, fenced: Result<Vec<Fenced>, StoreError>, now: Instant) {
-        let fenced = match fenced {
-            Ok(fenced) => fenced,
+    fn take_settled(&mut self, batch: Batch, rulings: Result<Vec<Ruling>, StoreError>, now: Instant) {
+        let rulings = match rulings {
+            Ok(rulings) => rulings,
             Err(error) => {
                 self.settler.backoff.failed(&error, now, self.spread.next());
                 self.put_off_sweep(&error, now);
                 let heard_at = (!is_away(&error)).then_some(self.answered_at);
-                if let Some(Unsettled { task, .. }) = self.settler.refused(batch, self.settings.lease, heard_at) {
-                    log::given_up(&task);
-                    self.hand.let_go(task.lease);
-                }
+                let given_up = self.settler.refused(batch, self.settings.lease, heard_at, now);
+                self.give_up(given_up);
                 return;
             }
         };
         self.answered_at = now;
-        self.settler.taken(batch.len(), now);
+        let batch = self.settler.taken(batch, now);
         // A capped lane may have a place again, which not every queue tells of.
         self.appetite.hear();
-        for (Unsettled { task, end, .. }, fenced) in batch.into_iter().zip(fenced) {
+        for (unsettled, ruling) in batch.into_iter().zip(rulings) {
+            let fenced = match ruling {
+                Ruling::Applied => Fenced::Applied,
+                Ruling::Superseded => Fenced::Superseded,
+                Ruling::Busy => {
+                    let given_up = self.settler.busy(unsettled, self.settings.lease, now);
+                    self.give_up(given_up);
+                    continue;
+                }
+            };
+            let Unsettled { task, end, .. } = unsettled;
             self.hand.let_go(task.lease);
             self.books.settled(&task, &end, fenced);
+        }
+    }
+
+    /// The queue is not told how this one ended.
+    fn give_up(&mut self, unsettled: Option<Unsettled>) {
+        if let Some(Unsettled { task, .. }) = unsettled {
+            log::given_up(&task);
+            self.hand.let_go(task.lease);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use exactly::queue::{
-    Ask, Enqueued, InspectQueue, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Settlement, Task, TaskId, TaskState,
-    TransactionalQueue,
+    Ask, Enqueued, InspectQueue, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Ruling, Settlement, Task, TaskId,
+    TaskState, TransactionalQueue,
 };
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
@@ -155,11 +155,11 @@ impl Queue for Ledger {
         self.inner.lease(ask)
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         self.inner.renew(leases, lease)
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         self.inner.settle(settlements)
     }
 

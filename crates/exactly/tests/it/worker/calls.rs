@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exactly::queue::{FailureKind, TaskState};
+use exactly::queue::{FailureKind, Queue as _, Task, TaskState};
 use exactly::worker::from_fn;
 use tokio::time::sleep;
 
@@ -155,4 +155,40 @@ async fn leasing_that_fails_is_tried_again_with_pauses() {
         let took = reach(&queue, TaskState::Done, 10).await;
         assert!(took <= 5 * SECOND, "took {took:?}");
     }
+}
+
+/// A lost commit that has not come to its end yet, say.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_of_a_locked_task_holds_up_no_other() {
+    let queue = Arc::new(RiggedQueue::new());
+    let ids = enqueue(&queue, "work", 50).await;
+    queue.lock(Some(ids[3]));
+    let handler = Counting::default();
+    let _running = builder(&queue, handler.clone()).concurrency(4).start().unwrap();
+    assert!(reach(&queue, TaskState::Done, 49).await < SECOND);
+    // Nor what comes while it is locked.
+    let later = (0..30).map(|n| Task::new("work", format!("later {n}"), "").unwrap());
+    let _ = queue.enqueue(&later.collect::<Vec<_>>()).await.unwrap();
+    assert!(reach(&queue, TaskState::Done, 79).await < SECOND);
+    sleep(5 * SECOND).await;
+    let last = queue.calls(Verb::Settle).pop();
+    assert_eq!(last, Some(1), "it is not told alone");
+    queue.lock(None);
+    assert!(reach(&queue, TaskState::Done, 80).await < 2 * SECOND);
+    handler.assert_once_each(80);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_stays_locked_is_left_to_its_lease() {
+    let queue = Arc::new(RiggedQueue::new());
+    let ids = enqueue(&queue, "work", 1).await;
+    queue.lock(Some(ids[0]));
+    // Who rescues passes over what is locked.
+    queue.break_with(Verb::Rescue, Fault::Refuses);
+    let handler = Counting::default();
+    let running = builder(&queue, handler.clone()).start().unwrap();
+    sleep(40 * SECOND).await;
+    let calls = queue.calls(Verb::Settle).len();
+    assert!((20..40).contains(&calls), "{calls} times in a lease");
+    assert_eq!(running.drain().await.left, 0, "it is still in hand");
 }

@@ -186,3 +186,50 @@ async fn tasks_whose_lease_was_never_answered_for_are_rescued() {
     // The lost lease, the rescue, the next lease.
     assert_eq!(*started.lock().unwrap(), [3, 3]);
 }
+
+/// A handler's own transaction, say, that is about to commit.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_locked_at_a_heartbeat_stops_no_handler() {
+    let queue = Arc::new(RiggedQueue::new());
+    let ids = enqueue(&queue, "work", 3).await;
+    let handler = Counting::taking(100 * SECOND);
+    let _running = builder(&queue, handler.clone()).start().unwrap();
+    sleep(SECOND).await;
+    for heartbeat in 0..9 {
+        // Every other heartbeat finds it locked, and the next one keeps it.
+        queue.lock((heartbeat % 2 == 0).then_some(ids[1]));
+        sleep(10 * SECOND).await;
+    }
+    queue.lock(None);
+    reach(&queue, TaskState::Done, 3).await;
+    handler.assert_once_each(3);
+    assert_eq!(handler.starts(), 3);
+}
+
+/// Its lease ends when it would have: nobody has renewed it.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_stays_locked_loses_its_lease_and_no_other_does() {
+    let queue = Arc::new(RiggedQueue::new());
+    let ids = enqueue(&queue, "work", 3).await;
+    let handler = Counting::taking(100 * SECOND);
+    let _running = builder(&queue, handler.clone()).start().unwrap();
+    sleep(SECOND).await;
+    queue.lock(Some(ids[1]));
+    // Who rescues passes over what is locked.
+    queue.break_with(Verb::Rescue, Fault::Refuses);
+    sleep(25 * SECOND).await;
+    assert_eq!(handler.now(), 3);
+    sleep(6 * SECOND).await;
+    assert_eq!(
+        handler.now(),
+        2,
+        "a lease that was not renewed is taken for one that was"
+    );
+    queue.lock(None);
+    queue.mend();
+    reach(&queue, TaskState::Done, 3).await;
+    handler.assert_once_each(3);
+    let history = history(&queue, ids[1]).await;
+    assert_eq!(history[0].failure.kind, FailureKind::Lost);
+    assert_eq!(handler.starts(), 4);
+}

@@ -7,10 +7,10 @@ use std::time::Duration;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, MemoryQueue, Queue, Rescued,
-    Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
 };
 use exactly::store::Reply;
-use exactly::{Fenced, StoreError, StoreErrorKind};
+use exactly::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
 use crate::app::PausedClock;
@@ -44,6 +44,8 @@ pub(crate) struct RiggedQueue {
     script: Mutex<BTreeMap<Verb, VecDeque<Option<Fault>>>>,
     /// A task of which no settlement is taken.
     refused: Mutex<Option<TaskId>>,
+    /// A task that a transaction elsewhere has locked.
+    locked: Mutex<Option<TaskId>>,
     calls: Mutex<Vec<(Verb, usize)>>,
     /// Whether nobody hears of arrivals.
     is_deaf: bool,
@@ -56,6 +58,7 @@ impl RiggedQueue {
             broken: Mutex::default(),
             script: Mutex::default(),
             refused: Mutex::default(),
+            locked: Mutex::default(),
             calls: Mutex::default(),
             is_deaf: false,
         }
@@ -89,6 +92,23 @@ impl RiggedQueue {
     /// Fails every call that settles this task.
     pub(crate) fn refuse(&self, id: TaskId) {
         *self.refused.lock().unwrap() = Some(id);
+    }
+
+    /// A transaction elsewhere locks this task, or lets go of the one that it has locked.
+    pub(crate) fn lock(&self, id: Option<TaskId>) {
+        *self.locked.lock().unwrap() = id;
+    }
+
+    /// The rulings for these leases, busy where a task is locked.
+    fn ruled(&self, leases: impl Iterator<Item = Lease>, free: Vec<Ruling>) -> Vec<Ruling> {
+        let (locked, mut free) = (*self.locked.lock().unwrap(), free.into_iter());
+        let ruling = |lease: Lease| {
+            if Some(lease.id) == locked {
+                return Ruling::Busy;
+            }
+            free.next().unwrap()
+        };
+        leases.map(ruling).collect()
     }
 
     /// How large each call of this verb was.
@@ -139,20 +159,31 @@ impl Queue for RiggedQueue {
         self.rig(Verb::Lease, usize::try_from(ask.most).unwrap(), self.inner.lease(ask))
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
-        self.rig(Verb::Renew, leases.len(), self.inner.renew(leases, lease))
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
+        let reply = Box::pin(async move {
+            let locked = *self.locked.lock().unwrap();
+            let free = leases.iter().filter(|lease| Some(lease.id) != locked);
+            let free: Vec<Lease> = free.copied().collect();
+            let renewed = self.inner.renew(&free, lease).await?;
+            Ok(self.ruled(leases.iter().copied(), renewed))
+        });
+        self.rig(Verb::Renew, leases.len(), reply)
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         let refused = *self.refused.lock().unwrap();
-        let reply = if settlements
-            .iter()
-            .any(|settlement| Some(settlement.lease.id) == refused)
-        {
-            Box::pin(async { Err(StoreError::new(StoreErrorKind::Other, "rigged queue: not this one")) })
-        } else {
-            self.inner.settle(settlements)
-        };
+        let is_refused = |settlement: &Settlement| Some(settlement.lease.id) == refused;
+        let is_refused = settlements.iter().any(is_refused);
+        let reply = Box::pin(async move {
+            if is_refused {
+                return Err(StoreError::new(StoreErrorKind::Other, "rigged queue: not this one"));
+            }
+            let locked = *self.locked.lock().unwrap();
+            let free = settlements.iter().filter(|own| Some(own.lease.id) != locked);
+            let free: Vec<Settlement> = free.cloned().collect();
+            let settled = self.inner.settle(&free).await?;
+            Ok(self.ruled(settlements.iter().map(|own| own.lease), settled))
+        });
         self.rig(Verb::Settle, settlements.len(), reply)
     }
 
