@@ -21,8 +21,8 @@ use exactly::client::Client;
 use exactly::queue::Queue;
 use exactly::retry::{Class, Policy};
 use exactly::scheduler::{PASS_EVERY_DEFAULT, Scheduler};
-use exactly::telemetry;
 use exactly::worker::{Running, Worker};
+use exactly::{sweep, telemetry};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -69,6 +69,7 @@ pub(crate) struct Work {
     running: Running,
     _scheduler: AbortOnDropHandle<()>,
     _depths: AbortOnDropHandle<()>,
+    _pruning: AbortOnDropHandle<()>,
 }
 
 impl Work {
@@ -87,7 +88,7 @@ impl Work {
         let runner = Runner::new(client, Arc::clone(queue), jobs);
         let (drain, settle) = (timeouts.drain, SETTLE_FOR_MAX.min(timeouts.drain / 4));
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
-        let running = Worker::builder(tasks)
+        let running = Worker::builder(Arc::clone(&tasks))
             .handle(HTTP_KIND, runner.clone())
             .schedule(&scheduler)
             .otherwise(runner)
@@ -101,6 +102,7 @@ impl Work {
             running,
             _scheduler: AbortOnDropHandle::new(tokio::spawn(schedule(plans, nudge.clone()))),
             _depths: depths::start(Arc::clone(queue)),
+            _pruning: AbortOnDropHandle::new(sweep::hourly_tasks(tasks, jobs.keep_done)),
         })
     }
 

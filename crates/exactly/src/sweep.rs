@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::Store;
+use crate::queue::{Queue, TaskState};
+use crate::store::Reply;
+use crate::{Store, StoreError};
 
 /// How often [`hourly`] sweeps.
 const EVERY: Duration = Duration::from_hours(1);
@@ -18,28 +20,100 @@ const BATCH: u32 = 1000;
 /// somewhere; several processes may do it at once.
 pub fn hourly(store: Arc<dyn Store>) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = every_hour();
         loop {
             ticks.tick().await;
-            match sweep(&*store).await {
-                Ok(0) => {}
-                Ok(swept) => tracing::info!(swept, "expired records deleted"),
-                Err(error) => tracing::warn!(%error, "sweep not finished; the next one goes on"),
-            }
+            told(sweep(&*store).await, "expired records deleted");
         }
     })
 }
 
 /// Deletes everything that has expired, batch by batch, with room for other work in between.
-pub async fn sweep(store: &dyn Store) -> Result<u64, crate::StoreError> {
+pub async fn sweep(store: &dyn Store) -> Result<u64, StoreError> {
+    in_batches(|| store.sweep(BATCH)).await
+}
+
+/// Forgets tasks of `queue` that have been done for longer than `keep`, now and every hour, in batches, until the handle is
+/// aborted. Their keys are then as if they had never been used, so `keep` has to be longer than anybody may repeat one.
+pub fn hourly_tasks(queue: Arc<dyn Queue>, keep: Duration) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut ticks = every_hour();
+        loop {
+            ticks.tick().await;
+            told(
+                prune(&*queue, TaskState::Done, keep).await,
+                "tasks that are long done deleted",
+            );
+        }
+    })
+}
+
+/// Forgets all tasks that have been in this state, which is done or dead, for longer than `age`, batch by batch.
+pub async fn prune(queue: &dyn Queue, state: TaskState, age: Duration) -> Result<u64, StoreError> {
+    in_batches(|| queue.prune(state, age, BATCH)).await
+}
+
+async fn in_batches<'a>(mut step: impl FnMut() -> Reply<'a, u32>) -> Result<u64, StoreError> {
     let mut total = 0;
     loop {
-        let swept = store.sweep(BATCH).await?;
+        let swept = step().await?;
         total += u64::from(swept);
         if swept < BATCH {
             return Ok(total);
         }
         tokio::task::yield_now().await;
+    }
+}
+
+fn every_hour() -> Interval {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn told(swept: Result<u64, StoreError>, what: &str) {
+    match swept {
+        Ok(0) => {}
+        Ok(swept) => tracing::info!(swept, "{what}"),
+        Err(error) => tracing::warn!(%error, "sweep not finished; the next one goes on"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{ManualClock, Timestamp};
+    use crate::queue::{Ask, End, Enqueued, MemoryQueue, Settlement, Task, WorkerId};
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    async fn done(queue: &MemoryQueue, keys: std::ops::Range<u32>) {
+        let tasks: Vec<Task> = keys.map(|key| Task::new("k", key.to_string(), "").unwrap()).collect();
+        assert!(queue.enqueue(&tasks).await.unwrap().iter().all(Enqueued::is_new));
+        let leased = queue.lease(&Ask::new(WorkerId::random(), 10_000)).await.unwrap();
+        let ends = leased
+            .iter()
+            .map(|task| Settlement::new(task.lease, End::Done("".into())));
+        let _ = queue.settle(&ends.collect::<Vec<_>>()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_long_done_is_forgotten_in_batches_and_the_rest_stays() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(0)));
+        let queue = MemoryQueue::with_clock(Arc::clone(&clock));
+        done(&queue, 0..2500).await;
+        clock.advance(DAY * 2);
+        done(&queue, 2500..2510).await;
+        assert_eq!(prune(&queue, TaskState::Done, DAY).await.unwrap(), 2500);
+        assert_eq!(prune(&queue, TaskState::Done, DAY).await.unwrap(), 0);
+        let again = ["2500", "1"].map(|key| Task::new("k", key, "").unwrap());
+        let again: Vec<bool> = queue
+            .enqueue(&again)
+            .await
+            .unwrap()
+            .iter()
+            .map(Enqueued::is_new)
+            .collect();
+        assert_eq!(again, [false, true]);
     }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use exactly::Fenced;
-use exactly::queue::{Ask, End, Leased, Queue as _, Settlement, TaskState, WorkerId};
+use exactly::queue::{Ask, End, Leased, Queue as _, Ruling, Settlement, TaskState, WorkerId};
 use exactly_sql::PgQueue;
 use tokio::time::Instant;
 
@@ -90,7 +89,7 @@ async fn claim_on(queue: &PgQueue) -> Result<f64> {
     }
     let done = |task: &Leased| Settlement::new(task.lease, End::Done("".into()));
     let settled = queue.settle(&leased.iter().map(done).collect::<Vec<_>>()).await?;
-    if settled.iter().any(|fenced| *fenced != Fenced::Applied) {
+    if settled.iter().any(|ruling| *ruling != Ruling::Applied) {
         return Err("a task that was leased could not be settled".into());
     }
     Ok(took)

@@ -8,7 +8,7 @@ use exactly::clock::Timestamp;
 use exactly::job::{self, Job, JobError};
 use exactly::queue::{Book as _, InspectQueue as _, TaskState};
 use exactly::schedule::{Pattern, TimeOfDay};
-use exactly::scheduler::{Audience, FAN_OUT_KIND, Plan, Scheduler, Shard, TICK_KIND, Tick};
+use exactly::scheduler::{Audience, Plan, Scheduler, Shard, Tick};
 use exactly::store::Reply;
 use exactly::worker::Worker;
 use exactly::{StoreError, StoreErrorKind};
@@ -74,7 +74,6 @@ async fn on(database: &Database, subjects: u64) -> Result<Finding> {
         .await?;
     queue.advance_schedule(plan.name(), yesterday).await?;
     let scheduler = Scheduler::new(Arc::clone(&queue), Arc::new(vec![plan]));
-    let ticks = scheduler.ticks_handler();
     let greet = job::transactional(Arc::clone(&queue), |greeting: Greeting, tx: &mut PgTransaction, _| {
         Box::pin(async move {
             let insert = sqlx::query("insert into greetings (subject, date) values ($1, $2)");
@@ -87,8 +86,7 @@ async fn on(database: &Database, subjects: u64) -> Result<Finding> {
         })
     });
     let worker = Worker::builder(Arc::<PgQueue>::clone(&queue))
-        .handle(TICK_KIND, ticks.clone())
-        .handle(FAN_OUT_KIND, ticks)
+        .schedule(&scheduler)
         .job(greet.sharing(SHARING, AT_ONCE))
         .concurrency(SHARING * AT_ONCE)
         .prefetch(PREFETCH);

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use exactly::StoreError;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
-    Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
 };
 use exactly::store::Reply;
-use exactly::{Fenced, StoreError};
 use fastrand::Rng;
 use tokio::sync::watch;
 
@@ -106,11 +106,11 @@ impl<Q: Queue> Queue for Hurried<Q> {
         self.queue.lease(ask)
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         self.queue.renew(leases, lease)
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         self.queue.settle(settlements)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use exactly::clock::Timestamp;
-use exactly::scheduler::{FAN_OUT_KIND, Plans, Scheduler, TICK_KIND};
+use exactly::scheduler::{Plans, Scheduler};
 use exactly::worker::Worker;
 use fastrand::Rng;
 
@@ -72,12 +72,13 @@ pub(crate) async fn serve(arguments: WorkVictimArguments) -> Result<()> {
 async fn work<D: Desk>(queue: D, place: &Place, arguments: &WorkVictimArguments) -> Result<()> {
     let (queue, role) = (Arc::new(queue), arguments.role);
     let plans: Arc<dyn Plans> = Arc::new(errand::plans()?);
+    let jumps = role.jumps().then(|| Rng::with_seed(arguments.seed));
+    let since = Timestamp::from_millis(arguments.since_ms);
+    let scheduler = Scheduler::new(Arc::new(Hurried::new(Arc::clone(&queue), since, jumps)), plans);
     let mut running = None;
     if role.works() {
-        let ticks = Scheduler::new(Arc::clone(&queue), Arc::clone(&plans)).ticks_handler();
         let worker = Worker::builder(Arc::<D>::clone(&queue))
-            .handle(TICK_KIND, ticks.clone())
-            .handle(FAN_OUT_KIND, ticks)
+            .schedule(&scheduler)
             .concurrency(CONCURRENCY)
             .lease(LEASE)
             .sweep_every(SWEEP)
@@ -90,10 +91,7 @@ async fn work<D: Desk>(queue: D, place: &Place, arguments: &WorkVictimArguments)
     let worker = running.as_ref().map(|running| running.id().to_string());
     println!("{READY} {}", worker.unwrap_or_default());
     if role.schedules() {
-        let since = Timestamp::from_millis(arguments.since_ms);
-        let jumps = role.jumps().then(|| Rng::with_seed(arguments.seed));
-        let hurried = Hurried::new(Arc::clone(&queue), since, jumps);
-        Scheduler::new(Arc::new(hurried), plans).run(PASS).await;
+        scheduler.run(PASS).await;
     }
     std::future::pending().await
 }

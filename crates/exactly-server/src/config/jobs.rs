@@ -11,6 +11,8 @@ use super::{TIMEOUT, set};
 
 /// From what a busy database keeps up with to a day.
 const LEASE: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_hours(24);
+/// Longer than the occurrences of a schedule can be made up for, so that none is made twice.
+const KEEP_DONE: RangeInclusive<Duration> = Duration::from_hours(15 * 24)..=Duration::from_hours(36_500 * 24);
 /// How many handlers the worker accepts.
 const CONCURRENCY_MAX: usize = 10_000;
 /// The most retries that a table has.
@@ -32,6 +34,8 @@ pub(crate) struct Jobs {
     pub(crate) time_limit: Duration,
     /// How long to wait before each retry; after the last, a job is dead.
     pub(crate) retries: Vec<Duration>,
+    /// How long a job that is done is remembered, with its key. One that is dead is until somebody sees to it.
+    pub(crate) keep_done: Duration,
 }
 
 impl Default for Jobs {
@@ -44,6 +48,7 @@ impl Default for Jobs {
             lease: LEASE_DEFAULT,
             time_limit: Duration::from_mins(5),
             retries: vec![Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(5)],
+            keep_done: Duration::from_hours(90 * 24),
         }
     }
 }
@@ -70,6 +75,7 @@ impl Jobs {
         set(&mut jobs.prefetch, table.count("prefetch", faults));
         set(&mut jobs.lease, table.duration("lease", &LEASE, faults));
         set(&mut jobs.time_limit, table.duration("time_limit", &TIMEOUT, faults));
+        set(&mut jobs.keep_done, table.duration("keep_done", &KEEP_DONE, faults));
         let retries = table.list::<Wait>("retries", "waits up to 7d, such as [\"30s\", \"2m\", \"5m\"]", faults);
         set(
             &mut jobs.retries,

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::Fenced;
 use exactly::clock::Timestamp;
 use exactly::queue::{
-    Ask, Book, Enqueued, Entry, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Settlement, Task, TaskId, TaskState,
+    Ask, Book, Enqueued, Entry, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Ruling, Settlement, Task, TaskId,
+    TaskState,
 };
 use exactly::store::Reply;
 use tokio::sync::watch;
@@ -43,11 +43,11 @@ impl Queue for Almanac {
         self.queue.lease(ask)
     }
 
-    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Fenced>> {
+    fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         self.queue.renew(leases, lease)
     }
 
-    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
+    fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         self.queue.settle(settlements)
     }
 
