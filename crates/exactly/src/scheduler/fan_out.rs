@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::audience::refused;
-use super::halt::Halt;
-use super::tick::{FAN_OUT_KIND, Ticks, lane, unreadable};
+use super::halt::{Halt, answered};
+use super::tick::{ANSWER_WITHIN, FAN_OUT_KIND, Ticks, lane, unreadable};
 use super::{Plan, Shard, Tick};
 use crate::queue::{Book, End, Enqueued, Leased, Task, TaskId};
 use crate::schedule::Zone;
@@ -121,7 +121,7 @@ impl<Q: Book + ?Sized> Ticks<Q> {
             }
             let limit = u32::try_from(wanted).unwrap_or(u32::MAX);
             let page = plan.audience().page(&names, shard, chunk.after.as_deref(), limit);
-            let subjects = page.await?;
+            let subjects = answered("read the subjects", ANSWER_WITHIN, page).await?;
             let Some(last) = subjects.last() else { break };
             if chunk.after.as_ref() == Some(last) {
                 if subjects.len() < wanted {
@@ -195,7 +195,7 @@ impl<Q: Book + ?Sized> Ticks<Q> {
 
     /// The plan of a tick that has fired; `None` if it was deleted since.
     async fn plan_of(&self, tick: &Tick) -> Result<Option<Plan>, Halt> {
-        if let Some(plan) = self.plans.plan(&tick.schedule).await? {
+        if let Some(plan) = self.plan(tick).await? {
             return Ok(Some(plan));
         }
         if self.queue.read_schedule(&tick.schedule).await?.is_none() {
@@ -213,7 +213,7 @@ fn repeated(last: &str) -> StoreError {
 
 /// The names under which the audience has this zone.
 async fn names(plan: &Plan, zone: &str) -> Result<Vec<String>, StoreError> {
-    let names = plan.audience().zones().await?;
+    let names = answered("read the zones", ANSWER_WITHIN, plan.audience().zones()).await?;
     let same = |name: &String| name.parse::<Zone>().is_ok_and(|parsed| parsed.name() == zone);
     Ok(names.into_iter().filter(same).collect())
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use tokio::time::timeout;
 
 use super::{Plan, Tick};
 use crate::queue::{End, Failure, FailureKind, Leased};
 use crate::retry::{Jitter, Schedule};
+use crate::store::Reply;
 use crate::{StoreError, StoreErrorKind};
 
 /// Waits for somebody else: for a process that knows the plan, or for a calendar that is right. About as long as has been
@@ -81,4 +83,13 @@ impl Halt {
             }
         }
     }
+}
+
+/// What plans and audiences say, who may be a service that hangs.
+pub(super) async fn answered<T>(what: &str, within: Duration, asked: Reply<'_, T>) -> Result<T, StoreError> {
+    let late = |_| {
+        let context = format!("{what}: no answer within {within:?}");
+        Err(StoreError::new(StoreErrorKind::Unavailable, context))
+    };
+    timeout(within, asked).await.unwrap_or_else(late)
 }

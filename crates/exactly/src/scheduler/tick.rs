@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp as Instant};
 use serde::{Deserialize, Serialize};
 
 use super::audience::refused;
-use super::halt::Halt;
+use super::halt::{Halt, answered};
 use super::{Plan, Plans, Shard, fan_out, instant};
 use crate::StoreError;
 use crate::queue::{Book, End, Failure, FailureKind, Lane, Leased, Task};
@@ -24,6 +24,9 @@ pub const FAN_OUT_KIND: &str = "exactly.fan-out";
 
 /// What is so much later than it was due was caught up.
 const LATE: Duration = Duration::from_mins(1);
+
+/// How long plans and audiences may take to answer. A tick has time, but not for ever: a worker runs so many at once.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_mins(1);
 
 /// A tick fires that much early: where the clock that judges leases is not the calendar, they differ by a little.
 const EARLY_MAX: SignedDuration = SignedDuration::from_secs(1);
@@ -214,7 +217,7 @@ impl<Q: Book + ?Sized> Ticks<Q> {
         if entry.is_none_or(|entry| entry.paused) {
             return Ok(ended(&tick, "withdrawn", 0));
         }
-        let Some(plan) = self.plans.plan(&tick.schedule).await? else {
+        let Some(plan) = self.plan(&tick).await? else {
             return Err(Halt::unknown(&tick, late));
         };
         if !still_due(&plan, &tick) {
@@ -238,6 +241,11 @@ impl<Q: Book + ?Sized> Ticks<Q> {
         let parts: Vec<Task> = parts.collect::<Result<_, _>>()?;
         let _ = self.queue.enqueue(&parts).await?;
         Ok(ended(&tick, tick.fired(), shards))
+    }
+
+    /// The plan that a tick is of, if it is known here.
+    pub(super) async fn plan(&self, tick: &Tick) -> Result<Option<Plan>, StoreError> {
+        answered("read the plan", ANSWER_WITHIN, self.plans.plan(&tick.schedule)).await
     }
 
     /// How late a tick is by the calendar; negative, if it is early.

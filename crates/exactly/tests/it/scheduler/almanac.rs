@@ -1,7 +1,7 @@
-//! A queue whose calendar can be wrong while the clock that judges leases goes on.
+//! A queue whose calendar can be wrong while the clock that judges leases goes on, and whose answers can take their time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,9 @@ use tokio::sync::watch;
 pub(super) struct Almanac {
     pub(super) queue: Arc<MemoryQueue>,
     off_ms: AtomicI64,
+    slow_ms: AtomicU64,
+    /// How many tasks each call brought.
+    pub(super) batches: Mutex<Vec<usize>>,
 }
 
 impl Almanac {
@@ -25,6 +28,8 @@ impl Almanac {
         Self {
             queue: Arc::new(queue),
             off_ms: AtomicI64::new(0),
+            slow_ms: AtomicU64::new(0),
+            batches: Mutex::default(),
         }
     }
 
@@ -32,11 +37,21 @@ impl Almanac {
     pub(super) fn jump(&self, seconds: i64) {
         self.off_ms.store(seconds * 1000, Ordering::SeqCst);
     }
+
+    /// Every call that adds tasks takes so long.
+    pub(super) fn slow_down(&self, by: Duration) {
+        let ms = u64::try_from(by.as_millis()).unwrap();
+        self.slow_ms.store(ms, Ordering::SeqCst);
+    }
 }
 
 impl Queue for Almanac {
     fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
-        self.queue.enqueue(tasks)
+        Box::pin(async move {
+            self.batches.lock().unwrap().push(tasks.len());
+            tokio::time::sleep(Duration::from_millis(self.slow_ms.load(Ordering::SeqCst))).await;
+            self.queue.enqueue(tasks).await
+        })
     }
 
     fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {

@@ -243,3 +243,33 @@ async fn what_would_fail_again_is_buried_and_what_may_work_later_is_tried_by_the
         }
     }
 }
+
+/// Never names anybody.
+#[derive(Debug)]
+struct Silent;
+
+impl Audience for Silent {
+    fn zones(&self) -> Reply<'_, Vec<String>> {
+        Box::pin(async { Ok(vec!["UTC".to_owned()]) })
+    }
+
+    fn page<'a>(&'a self, _: &'a [String], _: Shard, _: Option<&'a str>, _: u32) -> Reply<'a, Vec<String>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn task(&self, tick: &Tick, subject: &str) -> Result<Task, StoreError> {
+        Ok(offer(tick, subject).unwrap())
+    }
+}
+
+/// A worker runs so many handlers at once, and these would be all of them.
+#[tokio::test(start_paused = true)]
+async fn an_audience_that_does_not_answer_is_asked_again() {
+    let town = Town::at("2027-06-01T08:59:30Z", vec![plan("daily", "daily 09:00", Silent)]);
+    town.scheduler().pass().await.unwrap();
+    town.clock.advance(MINUTE);
+    town.work(&town.scheduler().ticks_handler()).await;
+    let tick = town.tasks(TICK_KIND).await.remove(0);
+    assert_eq!((tick.state, tick.failures), (TaskState::Waiting, 1));
+    assert!(tick.failure.unwrap().message.contains("no answer within"));
+}
