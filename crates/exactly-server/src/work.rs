@@ -23,21 +23,16 @@ use exactly::retry::{Class, Policy};
 use exactly::scheduler::{PASS_EVERY_DEFAULT, Scheduler};
 use exactly::worker::{Running, Worker};
 use exactly::{sweep, telemetry};
-use futures_util::{StreamExt as _, stream};
 use tokio::sync::Notify;
-use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::errand::HTTP_KIND;
 use self::outcome::OUTCOME_BYTES_MAX;
+use self::plans::StoredPlans;
 pub(crate) use self::plans::is_ours;
-use self::plans::{One, StoredPlans};
 use self::run::Runner;
 use crate::config::{Jobs, Timeouts};
 use crate::store::Ledger;
-
-/// How many schedules are seen to at one time, so that a service that does not answer holds up few others.
-const PLANS_AT_ONCE: usize = 16;
 
 /// How long the worker is left to tell the queue how things ended, out of the time that a server has to stop.
 const SETTLE_FOR_MAX: Duration = Duration::from_secs(2);
@@ -83,8 +78,8 @@ impl Work {
         telemetry::describe_worker();
         telemetry::describe_scheduler();
         let client = Client::builder().answer_bytes_max(OUTCOME_BYTES_MAX).build()?;
-        let plans = Arc::new(StoredPlans::new(Arc::clone(queue), audience::client()?));
-        let scheduler = Scheduler::new(Arc::clone(queue), Arc::<StoredPlans>::clone(&plans) as _);
+        let plans = StoredPlans::new(Arc::clone(queue), audience::client()?);
+        let scheduler = Scheduler::new(Arc::clone(queue), Arc::new(plans));
         let runner = Runner::new(client, Arc::clone(queue), jobs);
         let (drain, settle) = (timeouts.drain, SETTLE_FOR_MAX.min(timeouts.drain / 4));
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
@@ -98,9 +93,11 @@ impl Work {
             .sweep_every(SWEEP_EVERY.min(jobs.lease))
             .drain_for(drain.saturating_sub(settle))
             .start()?;
+        let nudge = nudge.clone();
+        let scheduling = async move { scheduler.run_nudged(PASS_EVERY_DEFAULT, &nudge.0).await };
         Ok(Self {
             running,
-            _scheduler: AbortOnDropHandle::new(tokio::spawn(schedule(plans, nudge.clone()))),
+            _scheduler: AbortOnDropHandle::new(tokio::spawn(scheduling)),
             _depths: depths::start(Arc::clone(queue)),
             _pruning: AbortOnDropHandle::new(sweep::hourly_tasks(tasks, jobs.keep_done)),
         })
@@ -113,29 +110,5 @@ impl Work {
             let (stopped, left) = (drained.stopped, drained.left);
             tracing::warn!(stopped, left, "stopped with jobs unfinished; they are run again");
         }
-    }
-}
-
-/// Makes ticks for as long as it is polled. Each schedule is seen to by itself: one that is slow or broken, because the
-/// service that knows its subjects is, keeps no other from firing.
-async fn schedule(plans: Arc<StoredPlans>, nudge: Nudge) {
-    loop {
-        match plans.read().await {
-            Ok(found) => {
-                let passes = found.into_iter().map(|plan| async {
-                    let one = One::new(plan, Arc::clone(&plans));
-                    Scheduler::new(Arc::clone(plans.queue()), Arc::new(one)).pass().await
-                });
-                let mut passes = stream::iter(passes).buffer_unordered(PLANS_AT_ONCE);
-                while let Some(passed) = passes.next().await {
-                    // A schedule that failed has said so itself.
-                    if let Err(error) = passed {
-                        tracing::warn!(%error, "look for what is due; trying again");
-                    }
-                }
-            }
-            Err(error) => tracing::warn!(%error, "read the schedules; trying again"),
-        }
-        let _ = timeout(PASS_EVERY_DEFAULT, nudge.0.notified()).await;
     }
 }

@@ -33,11 +33,7 @@ impl StoredPlans {
         }
     }
 
-    pub(super) fn queue(&self) -> &Arc<dyn Ledger> {
-        &self.queue
-    }
-
-    pub(super) async fn read(&self) -> Result<Vec<Plan>, StoreError> {
+    async fn read(&self) -> Result<Vec<Plan>, StoreError> {
         let entries = self.queue.schedules().await?;
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|name, _| entries.iter().any(|entry| entry.name == *name));
@@ -92,29 +88,5 @@ impl Plans for StoredPlans {
             // One that cannot be read here may be a newer server's, which can. Whoever makes the ticks has told of it.
             Ok(self.plan_of(&entry).ok())
         })
-    }
-}
-
-/// One of them, for a pass of its own.
-#[derive(Debug)]
-pub(super) struct One {
-    plan: Plan,
-    all: Arc<StoredPlans>,
-}
-
-impl One {
-    pub(super) fn new(plan: Plan, all: Arc<StoredPlans>) -> Self {
-        Self { plan, all }
-    }
-}
-
-impl Plans for One {
-    fn plans(&self) -> Reply<'_, Vec<Plan>> {
-        Box::pin(async { Ok(vec![self.plan.clone()]) })
-    }
-
-    /// Whether it is still there, the store knows.
-    fn plan<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Plan>> {
-        self.all.plan(name)
     }
 }
