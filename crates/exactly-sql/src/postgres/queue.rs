@@ -19,7 +19,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::queue::{Ask, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState};
+use exactly::queue::{
+    Ask, End, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState,
+};
 use exactly::store::Reply;
 use exactly::{StoreError, StoreErrorKind};
 use sqlx::{PgConnection, PgPool};
@@ -182,10 +184,7 @@ impl Queue for PgQueue {
                 settled = within(BATCH_TIMEOUT, self.settle_free_on(&mut conn, settlements)).await;
             }
             let settled = self.answered(conn, settled, CONTEXT)?;
-            if settlements
-                .iter()
-                .any(|settlement| settlement.end.state() == TaskState::Waiting)
-            {
+            if settlements.iter().any(is_due_again) {
                 self.announce();
             }
             Ok(settled)
@@ -241,6 +240,15 @@ impl Queue for PgQueue {
 
     fn arrivals(&self) -> watch::Receiver<u64> {
         self.announcer.arrivals()
+    }
+}
+
+/// Whether its task can be leased at once. What is to wait is found when it is due: telling everybody now would be for nothing.
+fn is_due_again(settlement: &Settlement) -> bool {
+    match &settlement.end {
+        End::Release => true,
+        End::Retry { after, .. } => after.is_zero(),
+        End::Done(_) | End::Bury(_) | End::Hold(_) => false,
     }
 }
 

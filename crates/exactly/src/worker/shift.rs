@@ -238,6 +238,8 @@ impl Shift {
         let end = match (self.hand.ended(lease), ran) {
             (_, Some(Ran::Settled)) => {
                 self.books.settled_itself(&task);
+                // A capped lane has a place again, which not every queue tells of.
+                self.appetite.hear();
                 None
             }
             (Some(Stop::Lost), _) => {

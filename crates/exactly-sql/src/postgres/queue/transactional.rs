@@ -7,7 +7,7 @@ use exactly::store::Reply;
 use exactly::{Fenced, StoreError};
 use sqlx::PgConnection;
 
-use super::{PgQueue, check_count};
+use super::{PgQueue, check_count, is_due_again};
 use crate::error::failed;
 use crate::postgres::session::{BATCH_TIMEOUT, within};
 use crate::postgres::tx::{PgTransaction, forget_stale_plans};
@@ -45,7 +45,12 @@ impl TransactionalQueue for PgQueue {
             check_count(settlements.len(), "settle tasks")?;
             let settled = within(BATCH_TIMEOUT, self.settle_with_effect(tx.own(), settlements)).await;
             match &settled {
-                Ok(_) => tx.sound(),
+                Ok(_) => {
+                    tx.sound();
+                    if settlements.iter().any(is_due_again) {
+                        tx.arrives(&self.announcer);
+                    }
+                }
                 Err(error) => tx.failed(error).await,
             }
             settled.map_err(failed("settle tasks"))

@@ -6,10 +6,11 @@ mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::queue::{Ask, Leased, Queue as _, Task, WorkerId};
+use exactly::queue::{Ask, End, Failure, FailureKind, Leased, Queue as _, Settlement, Task, WorkerId};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
 use sqlx::AssertSqlSafe;
+use tokio::time::timeout;
 
 use super::Place;
 
@@ -81,6 +82,25 @@ fn task(key: &str) -> Task {
 
 async fn leased(queue: &PgQueue, most: u32) -> Vec<Leased> {
     queue.lease(&Ask::new(WorkerId::random(), most)).await.unwrap()
+}
+
+/// A notification costs every process a look, so there is none for what cannot be leased yet.
+#[tokio::test]
+async fn what_is_to_wait_wakes_nobody() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let mut arrivals = queue.arrivals();
+    for (key, after, wakes) in [("later", Duration::from_mins(5), false), ("now", Duration::ZERO, true)] {
+        let _ = queue.enqueue(&[task(key)]).await.unwrap();
+        let lease = leased(&queue, 1).await[0].lease;
+        // What was said of it being enqueued is heard here too, by the connection that listens.
+        while timeout(Duration::from_millis(200), arrivals.changed()).await.is_ok() {}
+        let failure = Failure::new(FailureKind::Transient, "again");
+        let retry = Settlement::new(lease, End::Retry { after, failure });
+        let _ = queue.settle(&[retry]).await.unwrap();
+        let woken = timeout(Duration::from_millis(200), arrivals.changed()).await;
+        assert_eq!(woken.is_ok(), wakes, "{key}");
+    }
 }
 
 mod suite {

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exactly::queue::{Enqueued, FailureKind, Lane, Lanes, MemoryQueue, Queue, Task, TaskState};
-use exactly::worker::{Worker, from_fn};
+use exactly::Fenced;
+use exactly::queue::{End, Enqueued, FailureKind, Lane, Lanes, MemoryQueue, Queue, Settlement, Task, TaskState};
+use exactly::worker::{Ran, Worker, from_fn};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -278,6 +279,26 @@ async fn a_task_that_is_due_later_is_found_by_looking() {
     let _ = queue.enqueue(&[later]).await.unwrap();
     let took = reach(&queue, TaskState::Done, 1).await;
     assert!((60 * SECOND..=62 * SECOND).contains(&took), "took {took:?}");
+}
+
+/// A task that settles itself makes room in its lane, of which the queue says nothing here.
+#[tokio::test(start_paused = true)]
+async fn a_capped_lane_of_tasks_that_settle_themselves_waits_for_no_look() {
+    let queue = Arc::new(RiggedQueue::deaf());
+    queue.cap_lane(&Lane::new("work").unwrap(), Some(1)).await.unwrap();
+    enqueue(&queue, "work", 20).await;
+    let own = Arc::clone(&queue);
+    let handler = from_fn(move |task| {
+        let (own, lease) = (Arc::clone(&own), task.lease);
+        Box::pin(async move {
+            let done = Settlement::new(lease, End::Done("done".into()));
+            assert_eq!(own.inner.settle(&[done]).await.unwrap(), [Fenced::Applied]);
+            Ran::Settled
+        })
+    });
+    let _running = builder(&queue, handler).start().unwrap();
+    let took = reach(&queue, TaskState::Done, 20).await;
+    assert!(took < SECOND, "took {took:?}");
 }
 
 #[tokio::test(start_paused = true)]
