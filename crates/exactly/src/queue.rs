@@ -10,7 +10,7 @@
 //!   (absent) ──────────▶ waiting ─────────▶ running ─────────────────────▶ done
 //!                         ▲  ▲ ▲             │ │ │ │
 //!                         │  │ └── release ──┘ │ │ │       (an attempt is not used up)
-//!                         │  ├── retry after ──┘ │ │       (an attempt is)
+//!                         │  ├── retry after ──┘ │ │       (an attempt is, unless its worker stopped it)
 //!                         │  └── rescue: the ────┘ │
 //!                         │      lease has ended   ├─ bury, or rescued too often ─▶ dead ─┐
 //!                         │                        └─ hold ───────────────────────▶ held ─┤
@@ -44,6 +44,7 @@
 //! ```
 
 mod book;
+mod failure;
 mod inspect;
 mod lease;
 mod memory;
@@ -57,10 +58,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub use self::book::{Book, Entry};
+pub use self::failure::{Failure, FailureKind};
 pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView};
 pub use self::lease::{
-    Ask, End, Failure, FailureKind, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued,
-    Settlement, WorkerId,
+    Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued, Settlement, WorkerId,
 };
 pub use self::memory::MemoryQueue;
 pub use self::ruling::Ruling;

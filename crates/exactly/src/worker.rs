@@ -115,10 +115,6 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// What is noted of an attempt that was stopped because its worker was [drained](Running::drain) for longer than it may
-/// take. How far it had come is not known.
-pub const SHUT_DOWN: &str = "the worker was shut down while it ran";
-
 /// How a handler ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ran {
@@ -162,7 +158,7 @@ impl Running {
 
     /// Ends well: leases nothing more, gives back at once what was not begun, waits for handlers as long as
     /// [it was told](Builder::drain_for), stops the rest, and tells the queue how all of them ended. What was stopped is
-    /// tried again at once, by another worker.
+    /// tried again at once, by another worker, and no retry is used up by it.
     pub async fn drain(mut self) -> Drained {
         self.stop.cancel();
         match (&mut self.work).await {

@@ -173,6 +173,7 @@ macro_rules! __queue_promises {
                 a_held_task_stays
                 a_release_uses_up_no_attempt
                 failures_are_counted
+                only_its_own_failures_are_counted
                 every_kind_of_failure_is_kept
                 a_batch_of_every_end_is_answered_in_order
                 thousands_are_settled_at_once

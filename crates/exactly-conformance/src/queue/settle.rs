@@ -88,12 +88,33 @@ pub async fn failures_are_counted<H: QueueHarness>(harness: &H) {
     assert_eq!(shown(&*queue, task("a").id()).await.failures, 4);
 }
 
+/// What the task had no part in is noted, and uses up no retry.
+pub async fn only_its_own_failures_are_counted<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let mut counted = 0;
+    added(&*queue, &[task("a")]).await;
+    for (noted, kind) in FailureKind::ALL.iter().enumerate() {
+        let leased = the_one(&*queue).await;
+        assert_eq!((leased.failures, leased.rescues), (counted, 0), "before {kind}");
+        let failure = Failure::new(*kind, "again");
+        let retry = End::Retry {
+            after: Duration::ZERO,
+            failure: failure.clone(),
+        };
+        must_apply(&*queue, leased.lease, retry).await;
+        assert_eq!(shown(&*queue, leased.lease.id).await.failure, Some(failure));
+        assert_eq!(history(&*queue, leased.lease.id).await.len(), noted + 1);
+        counted += u32::from(!matches!(kind, FailureKind::Lost | FailureKind::Stopped));
+    }
+    assert_eq!(the_one(&*queue).await.failures, counted);
+}
+
 /// Every kind of failure comes back as it was told.
 pub async fn every_kind_of_failure_is_kept<H: QueueHarness>(harness: &H) {
     let queue = harness.open().await;
     for kind in FailureKind::ALL {
         let lease = running(&*queue, kind.as_str()).await.lease;
-        let failure = Failure::new(kind, format!("it was {kind}"));
+        let failure = Failure::new(*kind, format!("it was {kind}"));
         must_apply(&*queue, lease, End::Bury(failure.clone())).await;
         assert_eq!(shown(&*queue, lease.id).await.failure, Some(failure.clone()));
         assert_eq!(history(&*queue, lease.id).await[0].failure, failure);

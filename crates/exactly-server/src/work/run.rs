@@ -7,7 +7,7 @@ use std::time::Duration;
 use exactly::client::{Client, ErrorKind, Outcome, RequestBuilder};
 use exactly::queue::{End, Failure, FailureKind, Leased, TaskState};
 use exactly::retry::{Ended, Schedule};
-use exactly::worker::{Handler, Ran, Run, SHUT_DOWN};
+use exactly::worker::{Handler, Ran, Run};
 use http::{HeaderName, HeaderValue, header};
 
 use super::errand::{ATTEMPT, Errand, FENCE, HTTP_KIND, JOB_KEY};
@@ -61,7 +61,8 @@ impl Runner {
                 return End::Bury(Failure::new(FailureKind::UnknownKind, message));
             }
         };
-        if !errand.repeatable && task.attempt() > 1 {
+        // Not only from the second attempt on: one that its worker has stopped does not count.
+        if !errand.repeatable {
             match self.may_have_happened(task).await {
                 Ok(None) => {}
                 Ok(Some(why)) => return End::Hold(Failure::new(FailureKind::Unknown, why)),
@@ -83,7 +84,7 @@ impl Runner {
             .take_while(|attempt| attempt.then == TaskState::Waiting);
         let open = this_life
             .into_iter()
-            .find(|attempt| attempt.failure.kind == FailureKind::Lost || attempt.failure.message == SHUT_DOWN);
+            .find(|attempt| matches!(attempt.failure.kind, FailureKind::Lost | FailureKind::Stopped));
         Ok(open.map(|attempt| {
             format!(
                 "an attempt was stopped on the way (fence {}: {}), and the job is not repeatable: \

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{Lane, TaskId, TaskState};
+use super::{Failure, Lane, TaskId, TaskState};
 use crate::clock::Timestamp;
 
 /// How long a lease lasts unless it is asked for otherwise or renewed.
@@ -148,7 +148,8 @@ pub struct Leased {
 }
 
 impl Leased {
-    /// Which attempt this is, counted from 1: those that failed and those that were lost are behind it.
+    /// Which attempt this is, counted from 1: those that failed and those that were lost are behind it. One that its own
+    /// worker has stopped does not count.
     pub fn attempt(&self) -> u32 {
         self.failures.saturating_add(self.rescues).saturating_add(1)
     }
@@ -221,118 +222,6 @@ impl End {
     /// history says of the attempt with that fence.
     pub fn left(&self, state: TaskState, outcome: Option<&[u8]>, noted: Option<&Failure>) -> bool {
         self.state() == state && self.outcome().map(Bytes::as_ref) == outcome && self.failure() == noted
-    }
-}
-
-/// Why an attempt ended without an outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What it means for another attempt.
-    pub kind: FailureKind,
-    /// What to tell people.
-    pub message: String,
-}
-
-impl Failure {
-    /// The longest message that is kept, in bytes.
-    pub const MESSAGE_BYTES_MAX: usize = 4096;
-
-    /// A failure of this kind. A message that is too long is cut.
-    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        message.truncate(message.floor_char_boundary(Self::MESSAGE_BYTES_MAX));
-        // No database keeps it in a text.
-        if message.contains('\0') {
-            message = message.replace('\0', "\u{fffd}");
-        }
-        Self { kind, message }
-    }
-
-    /// What is noted of an attempt whose lease ended, the nth in this life of its task.
-    pub fn lost(rescues: u32) -> Self {
-        Self::new(
-            FailureKind::Lost,
-            format!("the lease ended without a word (rescue {rescues})"),
-        )
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind, self.message)
-    }
-}
-
-/// What a failure means for another attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FailureKind {
-    /// It may work later: a database was away, a service was busy.
-    Transient,
-    /// It took too long, and was stopped.
-    Timeout,
-    /// The work itself is wrong, and would fail again.
-    Logic,
-    /// What the work is about contradicts itself, and somebody has to look at it.
-    Inconsistent,
-    /// The handler panicked.
-    Panicked,
-    /// The worker vanished, or was too slow to renew its lease.
-    Lost,
-    /// No worker here knows what to do with this kind.
-    UnknownKind,
-    /// The payload cannot be read.
-    Unreadable,
-    /// Whether the effect happened is not known, so nobody may try again before it is.
-    Unknown,
-}
-
-impl FailureKind {
-    /// Every kind, in the order of their [codes](Self::code).
-    pub const ALL: [Self; 9] = [
-        Self::Transient,
-        Self::Timeout,
-        Self::Logic,
-        Self::Inconsistent,
-        Self::Panicked,
-        Self::Lost,
-        Self::UnknownKind,
-        Self::Unreadable,
-        Self::Unknown,
-    ];
-
-    /// Its name, as operators write it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Transient => "transient",
-            Self::Timeout => "timeout",
-            Self::Logic => "logic",
-            Self::Inconsistent => "inconsistent",
-            Self::Panicked => "panicked",
-            Self::Lost => "lost",
-            Self::UnknownKind => "unknown_kind",
-            Self::Unreadable => "unreadable",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Its number in a database.
-    pub fn code(self) -> i16 {
-        let position = Self::ALL.iter().position(|kind| *kind == self);
-        position
-            .and_then(|position| i16::try_from(position).ok())
-            .unwrap_or(i16::MAX)
-    }
-
-    /// The kind of this number.
-    pub fn from_code(code: i16) -> Option<Self> {
-        usize::try_from(code).ok().and_then(|code| Self::ALL.get(code).copied())
-    }
-}
-
-impl fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -21,7 +21,7 @@ use super::calls::Calls;
 use super::hand::{Hand, Next, Stop};
 use super::round::Round;
 use super::settler::{Settler, Unsettled};
-use super::{Drained, Ran, SHUT_DOWN, log};
+use super::{Drained, Ran, log};
 use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, TaskState, WorkerId};
 use crate::spread::Spread;
 use crate::{retry, telemetry};
@@ -254,7 +254,7 @@ impl Shift {
             (_, Some(Ran::End(end))) => Some(end),
             (Some(Stop::Shutdown), None) => Some(End::Retry {
                 after: Duration::ZERO,
-                failure: Failure::new(FailureKind::Transient, SHUT_DOWN),
+                failure: Failure::stopped(),
             }),
             // The runtime ends it: so the lease decides.
             (None, None) => None,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use exactly::queue::TaskState;
+use exactly::queue::{FailureKind, TaskState};
 
 use crate::postgres::schema::Place;
 use crate::postgres::session::Sessions;
@@ -333,6 +333,9 @@ fn end_when_idle(due_at: &str) -> String {
 
 /// What is `told` is read from those that were settled.
 fn settle(table: &str, attempts: &str, told: &str) -> String {
+    let uncounted = FailureKind::ALL.iter().filter(|kind| !kind.is_counted());
+    let uncounted: Vec<_> = uncounted.map(|kind| kind.code().to_string()).collect();
+    let uncounted = uncounted.join(", ");
     format!(
         "with t as materialized (select {NOW} as now),
          settled as (
@@ -340,7 +343,7 @@ fn settle(table: &str, attempts: &str, told: &str) -> String {
              set state = w.state, outcome = w.outcome,
                  due_at = t.now + w.after_ms * interval '1 millisecond',
                  ended_at = case when w.state > 1 then t.now end,
-                 failures = c.failures + (w.failure_kind is not null)::int4,
+                 failures = c.failures + coalesce((w.failure_kind not in ({uncounted}))::int4, 0),
                  failure_kind = coalesce(w.failure_kind, c.failure_kind), failure = coalesce(w.failure, c.failure)
              from t, unnest($1::uuid[], $2::int8[], $3::int2[], $4::int8[], $5::bytea[], $6::int2[], $7::text[])
                   as w (id, fence, state, after_ms, outcome, failure_kind, failure)

@@ -11,9 +11,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use exactly::Fenced;
 use exactly::clock::Timestamp;
-use exactly::queue::{
-    BATCH_MAX, End, Failure, FailureKind, Fence, Lease, Rescued, Settlement, TaskId, TaskState, WorkerId,
-};
+use exactly::queue::{BATCH_MAX, End, Failure, Fence, Lease, Rescued, Settlement, TaskId, TaskState, WorkerId};
 
 use super::SqliteQueue;
 use super::table::{
@@ -292,7 +290,7 @@ impl Row {
     }
 
     fn fail(&mut self, failure: &Failure, then: TaskState, now: Timestamp) -> Note {
-        self.failures += u32::from(failure.kind != FailureKind::Lost);
+        self.failures += u32::from(failure.kind.is_counted());
         self.failure = Some(failure.clone());
         self.state = then;
         self.due_at = None;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::Fenced;
 use crate::clock::Timestamp;
 use crate::queue::{
-    Ask, AttemptView, End, Enqueued, Entry, Failure, FailureKind, Fence, Found, Lane, LaneView, Lanes, Lease, Leased,
-    Rescued, Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
+    Ask, AttemptView, End, Enqueued, Entry, Failure, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
+    Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
 };
 
 #[derive(Debug, Default)]
@@ -224,7 +224,7 @@ impl Tables {
             then,
             failure: failure.clone(),
         });
-        view.failures += u32::from(failure.kind != FailureKind::Lost);
+        view.failures += u32::from(failure.kind.is_counted());
         view.failure = Some(failure.clone());
         view.state = then;
         view.due_at = None;
