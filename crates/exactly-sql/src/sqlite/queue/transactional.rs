@@ -1,5 +1,7 @@
 //! Tasks in the caller's transaction, which is the same that a store's records ride in.
 
+use std::time::Duration;
+
 use sqlx::SqliteConnection;
 
 use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue};
@@ -10,8 +12,11 @@ use super::change::Repeated;
 use super::{SqliteQueue, check_count};
 use crate::error::failed;
 use crate::sqlite::SqliteTransaction;
-use crate::sqlite::database::TURN_WAIT_MAX;
 use crate::sqlite::tx::check_open;
+
+/// Longer than a single writer waits: as many handlers as a worker has may stand in line, and standing there is no failure of
+/// theirs.
+const OPEN_WAIT_MAX: Duration = Duration::from_mins(1);
 
 const ENQUEUE: &str = "enqueue tasks";
 const SETTLE: &str = "settle tasks";
@@ -35,9 +40,10 @@ impl SqliteQueue {
 impl TransactionalQueue for SqliteQueue {
     type Tx = SqliteTransaction;
 
-    /// Waits for every other writer of the database, and fails as unavailable after ten seconds.
+    /// Waits for every other writer of the database, and fails as unavailable after a minute. Keep it short: until it ends
+    /// nobody else writes, and leases are not renewed.
     fn open(&self) -> Reply<'_, Self::Tx> {
-        Box::pin(SqliteTransaction::open(&self.file, TURN_WAIT_MAX))
+        Box::pin(SqliteTransaction::open(&self.file, OPEN_WAIT_MAX))
     }
 
     fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
