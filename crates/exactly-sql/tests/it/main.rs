@@ -10,5 +10,7 @@ mod conformance_sqlite;
 mod layer;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod scheduled;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -5,6 +5,7 @@ mod failure;
 mod held;
 mod joined;
 mod queue;
+mod scheduler;
 mod server;
 mod sessions;
 mod start;

@@ -6,6 +6,7 @@ mod faults;
 #[cfg(feature = "journal")]
 mod journal;
 mod queue;
+mod scheduler;
 mod schema;
 mod settings;
 mod suite;
