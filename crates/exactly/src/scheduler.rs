@@ -18,6 +18,30 @@
 //!
 //! A subject has one task per local date, also if it changes its zone: the date and the subject are its key, and the zone
 //! is not. [`Scheduler::admit`] sees to it that a subject that moved is not left out either.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! use std::sync::Arc;
+//!
+//! use exactly::queue::{End, MemoryQueue, Task};
+//! use exactly::scheduler::{Only, PASS_EVERY_DEFAULT, Plan, Scheduler};
+//! use exactly::worker::{Ran, Worker, from_fn};
+//!
+//! let queue = Arc::new(MemoryQueue::new());
+//! let oslo = "Europe/Oslo".parse()?;
+//! let report = Only::new(&oslo, |tick, subject| Task::new("report", tick.key(subject), ""));
+//! let plans = vec![Plan::new("report", "daily 09:00".parse()?, report)?];
+//! let scheduler = Scheduler::new(Arc::clone(&queue), Arc::new(plans));
+//!
+//! let running = Worker::builder(queue)
+//!     .schedule(&scheduler)
+//!     .handle("report", from_fn(|_| Box::pin(async { Ran::End(End::Done("sent".into())) })))
+//!     .start()?;
+//! let scheduling = scheduler.run(PASS_EVERY_DEFAULT);
+//! # let _ = tokio::time::timeout(std::time::Duration::from_millis(10), scheduling).await;
+//! # running.drain().await;
+//! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
 
 mod audience;
 mod fan_out;

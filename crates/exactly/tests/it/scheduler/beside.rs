@@ -1,6 +1,7 @@
 //! One schedule beside the other.
 
 use exactly::queue::BATCH_MAX;
+use exactly::worker::{Worker, from_fn};
 use tokio::sync::Notify;
 
 use super::*;
@@ -166,4 +167,38 @@ async fn a_nudge_makes_a_pass_at_once() {
         () = nudged => {}
     }
     assert_eq!(town.tasks(TICK_KIND).await.len(), 1);
+}
+
+/// A worker and a scheduler as they are in a program, by the clock on the wall.
+#[tokio::test]
+async fn a_worker_fires_what_a_scheduler_makes() {
+    let queue = Arc::new(MemoryQueue::new());
+    let people = people(&[("ada", "UTC"), ("bob", "Asia/Kathmandu")]).in_shards(2);
+    let plans = vec![plan("often", "every 1s", people)];
+    let scheduler = Scheduler::new(Arc::clone(&queue), Arc::new(plans) as Arc<dyn Plans>);
+    let (done, mut offers) = tokio::sync::mpsc::unbounded_channel();
+    let running = Worker::builder(queue)
+        .schedule(&scheduler)
+        .handle(
+            OFFERS,
+            from_fn(move |task| {
+                done.send(task.key.to_string()).unwrap();
+                Box::pin(async { Ran::End(End::Done("".into())) })
+            }),
+        )
+        .on_buried(|buried| panic!("{buried:?}"))
+        .start()
+        .unwrap();
+    let both = async {
+        let mut subjects = BTreeSet::new();
+        while subjects.len() < 2 {
+            let key = offers.recv().await.unwrap();
+            subjects.extend(key.rsplit(':').next().map(str::to_owned));
+        }
+    };
+    tokio::select! {
+        () = scheduler.run(Duration::from_millis(100)) => {}
+        both = tokio::time::timeout(MINUTE, both) => both.expect("both have an offer"),
+    }
+    running.drain().await;
 }
