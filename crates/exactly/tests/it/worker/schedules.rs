@@ -142,15 +142,10 @@ async fn each_task_ends_once(turns: Vec<Turn>, events: Vec<Event>) {
     for id in &ids {
         let view = show(&queue, *id).await;
         let history = history(&queue, *id).await;
-        let lost = history
-            .iter()
-            .filter(|attempt| attempt.failure.kind == FailureKind::Lost)
-            .count();
+        let ended = |so: fn(FailureKind) -> bool| history.iter().filter(|attempt| so(attempt.failure.kind)).count();
+        let lost = ended(|kind| kind == FailureKind::Lost);
         assert_eq!(usize::try_from(view.rescues).unwrap(), lost);
-        let failed = history
-            .iter()
-            .filter(|attempt| attempt.failure.kind.is_counted())
-            .count();
+        let failed = ended(FailureKind::is_counted);
         assert_eq!(usize::try_from(view.failures).unwrap(), failed);
         assert!(history.is_sorted_by_key(|attempt| attempt.fence));
         let dead = history.iter().filter(|attempt| attempt.then == TaskState::Dead).count();
