@@ -94,7 +94,7 @@ pub trait Queue: Debug + Send + Sync + 'static {
     /// not end while it was waited for; those beside it are settled.
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>>;
 
-    /// Takes at most `limit` tasks from leases that have ended: back to waiting, or dead if that has happened `rescues_max`
+    /// Takes at most `limit` tasks from leases that have ended: back to waiting, at their places in their lanes, or dead if that has happened `rescues_max`
     /// times before. Says which, so that whoever is to be alerted is.
     fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>>;
 

@@ -69,6 +69,7 @@ macro_rules! __queue_promises {
                 a_rescue_makes_room
                 a_cap_holds_under_concurrency
                 a_cap_of_one_keeps_the_order
+                a_cap_of_one_keeps_the_order_of_what_comes_back
             }
             enqueue {
                 a_new_task_waits
@@ -110,6 +111,7 @@ macro_rules! __queue_promises {
                 a_due_task_is_leased
                 nothing_is_leased_before_it_is_due
                 a_lane_is_leased_in_the_order_of_enqueuing
+                a_bulk_overtakes_nothing
                 the_longest_due_comes_first
                 a_leased_task_is_not_leased_again
                 no_more_than_asked_for_is_leased
@@ -139,6 +141,7 @@ macro_rules! __queue_promises {
                 only_what_ended_long_ago_is_pruned
                 undone_work_is_never_pruned
                 a_pruned_key_is_fresh
+                a_pruned_keys_fence_rises_on
                 a_prune_honours_its_limit
                 hundreds_are_pruned_at_once
                 a_revived_task_is_not_pruned

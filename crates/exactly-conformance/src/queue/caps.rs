@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::QueueHarness;
 use crate::answers::answered;
-use crate::request::PATIENCE;
-use crate::work::{RESCUES_MAX, added, keys, lane, leased, lost, must_apply, retry, tasks};
+use crate::request::{LEASE, PATIENCE};
+use crate::work::{RESCUES_MAX, added, keys, lane, leased, lost, must_apply, retry, tasks, the_one};
 
 /// The cap holds for all queues together, and a place that becomes free is filled.
 pub async fn a_capped_lane_runs_no_more_at_once<H: QueueHarness>(harness: &H) {
@@ -94,6 +94,28 @@ pub async fn a_cap_of_one_keeps_the_order<H: QueueHarness>(harness: &H) {
     let started = raced(harness, 1, 40).await;
     let expected: Vec<_> = tasks("capped", 40).iter().map(Task::key).map(str::to_owned).collect();
     assert_eq!(started, expected);
+}
+
+/// What is given back, or rescued, is the next to start again; what is retried waits its turn.
+pub async fn a_cap_of_one_keeps_the_order_of_what_comes_back<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    answered(queue.cap_lane(&lane("capped"), Some(1)).await);
+    added(&*queue, &tasks("capped", 3)).await;
+    let first = the_one(&*queue).await;
+    assert_eq!(&*first.key, "capped-00000");
+    harness.elapse(LEASE / 2).await;
+    must_apply(&*queue, first.lease, End::Release).await;
+    let again = the_one(&*queue).await;
+    assert_eq!(again.lease.id, first.lease.id, "what was given back goes last");
+    lost(harness, &*queue).await;
+    let again = the_one(&*queue).await;
+    assert_eq!(again.lease.id, first.lease.id, "what was rescued goes last");
+    must_apply(&*queue, again.lease, retry("again")).await;
+    for n in [1, 2, 0] {
+        let leased = the_one(&*queue).await;
+        assert_eq!(*leased.key, format!("capped-{n:05}"));
+        must_apply(&*queue, leased.lease, End::Done("done".into())).await;
+    }
 }
 
 /// Ten workers do the tasks of a capped lane. Gives back the keys in the order in which they started.

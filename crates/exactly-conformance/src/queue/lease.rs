@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use exactly::queue::{Ask, InspectQueue as _, Lanes, Queue as _, TaskState, WorkerId};
+use exactly::queue::{Ask, BATCH_MAX, InspectQueue as _, Lanes, Queue as _, TaskState, WorkerId};
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 use tokio::time::timeout;
@@ -50,6 +50,21 @@ pub async fn nothing_is_leased_before_it_is_due<H: QueueHarness>(harness: &H) {
     assert_eq!(leased(&*queue, 10).await, []);
     harness.elapse(Duration::from_mins(10)).await;
     assert_eq!(&*the_one(&*queue).await.key, "a");
+}
+
+/// However many come in one call, what was there before them starts before them.
+pub async fn a_bulk_overtakes_nothing<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let bulk = tasks("lane", BATCH_MAX);
+    let (first, last) = (task("first").in_lane(lane("lane")), task("last").in_lane(lane("lane")));
+    added(&*queue, &[first]).await;
+    added(&*queue, &bulk).await;
+    added(&*queue, &[last]).await;
+    let leased = leased(&*queue, 2).await;
+    assert_eq!(keys(&leased), ["first", "lane-00000"]);
+    let rest = answered(queue.lease(&ask(20_000)).await);
+    assert_eq!(rest.len(), BATCH_MAX, "all of them are due");
+    assert_eq!(rest.last().map(|leased| &*leased.key), Some("last"));
 }
 
 /// Those of one call and those of several start in the order in which they came.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use exactly::queue::{Enqueued, InspectQueue as _, Queue as _, TaskState};
+use exactly::queue::{End, Enqueued, InspectQueue as _, Queue as _, TaskState};
 
 use crate::QueueHarness;
 use crate::answers::answered;
-use crate::work::{PLENTY, added, history, in_state, leased, shown, task, the_one};
+use crate::work::{PLENTY, added, history, in_state, leased, must_apply, running, shown, task, the_one};
 
 /// Long ago, but not long enough for a retry to be due.
 const AGE: Duration = Duration::from_mins(20);
@@ -68,6 +68,20 @@ pub async fn a_pruned_key_is_fresh<H: QueueHarness>(harness: &H) {
         assert_eq!(the_one(&*queue).await.failures, 0);
         assert_eq!(history(&*queue, id).await, []);
     }
+}
+
+/// Who remembers the fence of a task that was forgotten takes the one that has its key now for the later one.
+pub async fn a_pruned_keys_fence_rises_on<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        let lease = running(&*queue, "a").await.lease;
+        fences.push(lease.fence);
+        must_apply(&*queue, lease, End::Done("done".into())).await;
+        harness.elapse(AGE).await;
+        assert_eq!(answered(queue.prune(TaskState::Done, AGE / 2, PLENTY).await), 1);
+    }
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
 }
 
 /// No more are forgotten than asked for.

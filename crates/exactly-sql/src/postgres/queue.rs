@@ -13,6 +13,7 @@ mod lanes;
 mod lease;
 mod settle;
 mod sql;
+mod tables;
 mod transactional;
 
 use std::fmt;
@@ -31,7 +32,7 @@ pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
 use self::lease::Rounds;
 use self::sql::Sql;
-pub(super) use self::sql::TABLES;
+pub(super) use self::tables::{READY, TABLES};
 use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};

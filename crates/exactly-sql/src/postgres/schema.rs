@@ -16,7 +16,7 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 1] = [super::queue::TABLES];
+const TASKS: [&str; 2] = [super::queue::TABLES, super::queue::READY];
 
 const RECORDS: &str = r"create table if not exists {table} (
     lease_ms bigint not null,

@@ -33,7 +33,10 @@ pub(super) const CALLS: Layout = Layout {
 
 /// Tasks.
 pub(super) const TASKS: Layout = Layout {
-    steps: &[include_str!("migrations/tasks.sql")],
+    steps: &[
+        include_str!("migrations/tasks.sql"),
+        include_str!("migrations/tasks_2.sql"),
+    ],
     script: "SqliteQueue::migrations_sql",
 };
 

@@ -91,11 +91,17 @@ pub enum Lanes {
 }
 
 /// What a task's writes are checked against. It rises each time that the task is leased or taken away, so an effect
-/// elsewhere can remember the highest that it has seen and refuse what is lower.
+/// elsewhere can remember the highest that it has seen and refuse what is lower. It starts from the clock, so it is higher
+/// still if the task was forgotten and is enqueued again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
+    /// The fence of a task that is enqueued now, before it is ever leased: the milliseconds of the queue's clock.
+    pub const fn first(now: Timestamp) -> Self {
+        Self(now.as_millis())
+    }
+
     /// The fence of this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -143,7 +149,8 @@ pub struct Leased {
     pub rescues: u32,
     /// When it was enqueued.
     pub enqueued_at: Timestamp,
-    /// When it was first due.
+    /// Since when it has been due: since it was enqueued, retried or revived, and its delay was over. Being given back or
+    /// rescued does not change it.
     pub due_at: Timestamp,
 }
 
@@ -187,7 +194,8 @@ pub enum End {
     Bury(Failure),
     /// It is not to run before somebody [revives](super::Queue::revive) it.
     Hold(Failure),
-    /// It was not started, or was stopped without a trace. It waits again as it did, and no attempt is used up.
+    /// It was not started, or was stopped without a trace. It waits again as it did, at its place in its lane, and no attempt
+    /// is used up.
     Release,
 }
 

@@ -71,8 +71,7 @@ impl PgQueue {
 
     async fn insert(&self, conn: &mut PgConnection, tasks: &[Task], order: &[usize]) -> Result<Vec<Uuid>, sqlx::Error> {
         let of = || order.iter().map(|&n| &tasks[n]);
-        // How much earlier each counts as due than the last one: those of one call stay in the order in which they came.
-        let before = |&n: &usize| i64::try_from(tasks.len() - 1 - n).unwrap_or(0);
+        let place = |&n: &usize| i64::try_from(n).unwrap_or(i64::MAX);
         let row = self
             .sql
             .insert
@@ -84,7 +83,7 @@ impl PgQueue {
             .bind(of().map(|task| task.payload().as_ref()).bind_iter())
             .bind(of().map(|task| millis_code(task.delay())).bind_iter())
             .bind(of().map(|task| version_code(task.version())).bind_iter())
-            .bind(order.iter().map(before).bind_iter())
+            .bind(order.iter().map(place).bind_iter())
             .fetch_one(conn)
             .await?;
         row.try_get::<Option<Vec<Uuid>>, _>(0).map(Option::unwrap_or_default)

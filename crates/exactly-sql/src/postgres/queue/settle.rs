@@ -157,8 +157,7 @@ impl PgQueue {
         let ends = || sorted.iter().map(|settlement| &settlement.end);
         let after = |end: &End| match end {
             End::Retry { after, .. } => Some(millis_code(*after)),
-            End::Release => Some(0),
-            End::Done(_) | End::Bury(_) | End::Hold(_) => None,
+            End::Release | End::Done(_) | End::Bury(_) | End::Hold(_) => None,
         };
         text.query()
             .bind(

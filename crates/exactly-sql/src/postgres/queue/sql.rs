@@ -1,4 +1,4 @@
-//! The tables, and the statements on them.
+//! The statements on the tables.
 //!
 //! Prepared once per connection. `clock_timestamp()` is the only time there is. Rows are locked in the order of their ids
 //! wherever two statements may want the same ones, so that they never wait for each other.
@@ -11,59 +11,6 @@ use crate::postgres::schema::Place;
 use crate::postgres::session::Sessions;
 use crate::postgres::sql::Text;
 use crate::postgres::sweep::Sweeper;
-
-/// The only indexes beside the primary key are partial, so what is done costs those who look for work nothing, and a task
-/// leaves them as it goes on. Lanes are compared byte by byte, which is what a walk from lane to lane needs and cheaper
-/// than any language's order.
-///
-/// The attempts are those that ended without an outcome: the one that succeeded is in the task itself.
-pub(in crate::postgres) const TABLES: &str = r#"create table if not exists {table} (
-    due_at timestamptz,
-    enqueued_at timestamptz not null,
-    started_at timestamptz,
-    ended_at timestamptz,
-    fence bigint not null default 0,
-    version integer not null,
-    failures integer not null default 0,
-    rescues integer not null default 0,
-    state smallint not null default 0,
-    failure_kind smallint,
-    id uuid primary key,
-    worker uuid,
-    kind text not null,
-    key text not null,
-    lane text collate "C" not null,
-    payload bytea not null,
-    outcome bytea,
-    failure text
-) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 10000);
-create index if not exists "{name}_waiting" on {table} (lane, due_at) where state = 0;
-create index if not exists "{name}_running" on {table} (lane, due_at) where state = 1;
-create index if not exists "{name}_parked" on {table} (id) where state = 2 or state = 4;
-create table if not exists {attempts} (
-    task uuid not null,
-    fence bigint not null,
-    worker uuid,
-    started_at timestamptz not null,
-    ended_at timestamptz not null,
-    then_state smallint not null,
-    kind smallint not null,
-    message text not null,
-    primary key (task, fence)
-);
-create table if not exists {lanes} (
-    lane text collate "C" primary key,
-    paused boolean not null default false,
-    cap bigint
-);
-create table if not exists {schedules} (
-    name text collate "C" primary key,
-    definition bytea not null,
-    paused boolean not null,
-    position timestamptz,
-    changed_at timestamptz not null
-);
-"#;
 
 const NOW: &str = "clock_timestamp()";
 
@@ -175,17 +122,18 @@ pub(super) fn prune(sessions: Arc<Sessions>, place: &Place, state: TaskState) ->
     Sweeper::of(sessions, &place.quoted(), &expired, &then)
 }
 
-/// Those of one call differ by a microsecond, so that they stay in the order in which they came.
+/// Those of one call differ by a microsecond, so that they stay in the order in which they came. The first is due now, and the
+/// last one is by the time that all are written: a bulk overtakes nothing that was there before it.
 fn insert(table: &str) -> String {
     format!(
         "with t as materialized (select {NOW} as now),
          added as (
-             insert into {table} (due_at, enqueued_at, version, id, kind, key, lane, payload)
-             select t.now + w.delay_ms * interval '1 millisecond' - w.before * interval '1 microsecond', t.now,
-                    w.version, w.id, w.kind, w.key, w.lane, w.payload
+             insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
+             select t.now + w.delay_ms * interval '1 millisecond' + w.place * interval '1 microsecond', t.now,
+                    floor(1000 * extract(epoch from t.now))::int8, w.version, w.id, w.kind, w.key, w.lane, w.payload
              from t, unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[], $7::int4[],
                             $8::int8[])
-                  as w (id, kind, key, lane, payload, delay_ms, version, before)
+                  as w (id, kind, key, lane, payload, delay_ms, version, place)
              on conflict (id) do nothing
              returning id
          )
@@ -200,7 +148,7 @@ const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload,
 fn leasing(table: &str) -> String {
     format!(
         "update {table} c
-         set state = 1, fence = c.fence + 1, worker = $1, started_at = {NOW},
+         set state = 1, fence = c.fence + 1, worker = $1, started_at = {NOW}, ready_at = p.due_at,
              due_at = {NOW} + $2 * interval '1 millisecond'
          from picked p
          where c.id = p.id
@@ -332,6 +280,8 @@ fn end_when_idle(due_at: &str) -> String {
 }
 
 /// What is `told` is read from those that were settled.
+///
+/// What is released, and is to wait without a time, waits as it did before it was leased.
 fn settle(table: &str, attempts: &str, told: &str) -> String {
     let uncounted = FailureKind::ALL.iter().filter(|kind| !kind.is_counted());
     let uncounted: Vec<_> = uncounted.map(|kind| kind.code().to_string()).collect();
@@ -341,7 +291,8 @@ fn settle(table: &str, attempts: &str, told: &str) -> String {
          settled as (
              update {table} c
              set state = w.state, outcome = w.outcome,
-                 due_at = t.now + w.after_ms * interval '1 millisecond',
+                 due_at = case when w.state = 0
+                     then coalesce(t.now + w.after_ms * interval '1 millisecond', c.ready_at, t.now) end,
                  ended_at = case when w.state > 1 then t.now end,
                  failures = c.failures + coalesce((w.failure_kind not in ({uncounted}))::int4, 0),
                  failure_kind = coalesce(w.failure_kind, c.failure_kind), failure = coalesce(w.failure, c.failure)
@@ -377,7 +328,7 @@ fn rescue(table: &str, attempts: &str) -> String {
          rescued as (
              update {table} c
              set state = l.state, fence = c.fence + 1, rescues = l.rescues, failure_kind = $3, failure = l.failure,
-                 due_at = case when l.state = 0 then t.now end, ended_at = case when l.state <> 0 then t.now end
+                 due_at = case when l.state = 0 then coalesce(c.ready_at, t.now) end, ended_at = case when l.state <> 0 then t.now end
              from told l, t
              where c.id = l.id
              returning c.id, c.kind, c.key, c.state

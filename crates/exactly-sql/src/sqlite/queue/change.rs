@@ -30,6 +30,8 @@ struct Row {
     worker: Option<WorkerId>,
     started_at: Option<Timestamp>,
     due_at: Option<Timestamp>,
+    /// When it was due before it was leased, if it runs.
+    ready_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     failure: Option<Failure>,
     /// Whether the attempt of the present fence is in the history.
@@ -220,6 +222,7 @@ impl Row {
             failure: failure(row, 12)?,
             is_noted: row.try_get(14)?,
             outcome: blob(row, 15)?,
+            ready_at: moment(row, 16)?,
             is_changed: false,
         })
     }
@@ -242,7 +245,7 @@ impl Row {
             End::Bury(failure) => Some(self.fail(failure, TaskState::Dead, now)),
             End::Hold(failure) => Some(self.fail(failure, TaskState::Held, now)),
             End::Release => {
-                self.wait(now);
+                self.wait(self.ready_at.unwrap_or(now));
                 None
             }
         }
@@ -265,7 +268,7 @@ impl Row {
         let then = if waits { TaskState::Waiting } else { TaskState::Dead };
         let note = self.fail(&Failure::lost(self.rescues), then, now);
         if waits {
-            self.wait(now);
+            self.wait(self.ready_at.unwrap_or(now));
         }
         // Whoever had the lease can write no more.
         self.raise_fence();

@@ -8,9 +8,9 @@ use sqlx::{Row as _, SqliteConnection};
 
 use exactly::StoreError;
 use exactly::clock::Timestamp;
-use exactly::queue::{Enqueued, Found, Task, TaskId, TaskState};
+use exactly::queue::{Enqueued, Fence, Found, Task, TaskId, TaskState};
 
-use super::table::{CHUNK, bind, blob, id_bytes, sized, state, stored_id};
+use super::table::{CHUNK, bind, blob, fence_number, id_bytes, sized, state, stored_id};
 use super::{SqliteQueue, check_count};
 use crate::error::failed;
 use crate::sqlite::database::read_clock;
@@ -78,6 +78,7 @@ impl SqliteQueue {
     ) -> Result<HashSet<TaskId>, sqlx::Error> {
         let mut arguments = SqliteArguments::default();
         bind(&mut arguments, timestamp(now))?;
+        bind(&mut arguments, fence_number(Fence::first(now)))?;
         for task in tasks {
             bind(&mut arguments, id_bytes(task.id()))?;
             bind(&mut arguments, task.kind())?;

@@ -87,7 +87,7 @@ impl Statements {
             scan_only: sql(names.scan_only()),
             first: sql(names.first()),
             lease: sql(format!(
-                "update {tasks} set state = 1, fence = fence + 1, worker = ?, started_at = ?, due_at = ? \
+                "update {tasks} set state = 1, fence = fence + 1, worker = ?, started_at = ?, ready_at = due_at, due_at = ? \
                  where number in (select value from json_each(?))"
             )),
             prune_attempts: sql(format!("delete from {attempts} where task in ({old})")),
@@ -147,7 +147,7 @@ impl Names {
         // The condition leaves empty rows out. Rows get their numbers in the order of the values.
         format!(
             "insert into {tasks} (enqueued_at, id, kind, key, lane, version, due_at, payload, state, failures, rescues, \
-             fence) select ?, *, 0, 0, 0, 0 from (values {rows}) where column1 is not null \
+             fence) select ?, *, 0, 0, 0, ? from (values {rows}) where column1 is not null \
              on conflict (id) do nothing returning id"
         )
     }
@@ -156,7 +156,7 @@ impl Names {
         let Self { tasks, attempts, .. } = self;
         format!(
             "select t.number, t.id, t.kind, t.key, t.state, t.failures, t.rescues, t.fence, t.worker, t.started_at, \
-             t.due_at, t.ended_at, t.failure_kind, t.failure_message, a.task is not null, t.outcome \
+             t.due_at, t.ended_at, t.failure_kind, t.failure_message, a.task is not null, t.outcome, t.ready_at \
              from {tasks} as t left join {attempts} as a on a.task = t.number and a.fence = t.fence where {only}"
         )
     }

@@ -6,6 +6,7 @@ mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exactly::Fenced;
 use exactly::queue::{Ask, End, Failure, FailureKind, Leased, Queue as _, Settlement, Task, WorkerId};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
@@ -43,7 +44,7 @@ impl QueueHarness for Yard {
         let sql = format!(
             "begin; lock table {schema}.tasks in exclusive mode;
              update {schema}.tasks set {}; update {schema}.tasks_attempts set {}; commit",
-            moved(&["due_at", "enqueued_at", "started_at", "ended_at"]),
+            moved(&["due_at", "ready_at", "enqueued_at", "started_at", "ended_at"]),
             moved(&["started_at", "ended_at"])
         );
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.0.pool).await.unwrap();
@@ -82,6 +83,52 @@ fn task(key: &str) -> Task {
 
 async fn leased(queue: &PgQueue, most: u32) -> Vec<Leased> {
     queue.lease(&Ask::new(WorkerId::random(), most)).await.unwrap()
+}
+
+/// Tasks of one call differ in when they are due, and not by being dated back: they would overtake what was there before.
+#[tokio::test]
+async fn nothing_is_due_before_it_came() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let bulk: Vec<_> = (0..500).map(|n| task(&n.to_string())).collect();
+    let _ = queue.enqueue(&bulk).await.unwrap();
+    let early = format!(
+        "select count(*), count(distinct due_at) from {}.tasks where due_at >= enqueued_at",
+        yard.0.schema
+    );
+    let counts: (i64, i64) = sqlx::query_as(AssertSqlSafe(early))
+        .fetch_one(&yard.0.pool)
+        .await
+        .unwrap();
+    assert_eq!(counts, (500, 500));
+    assert_eq!(leased(&queue, 500).await.len(), 500);
+}
+
+/// The table as the first version made it, with tasks in it.
+#[tokio::test]
+async fn tasks_of_an_older_schema_stay_as_they_are() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let _ = queue.enqueue(&["a", "b"].map(task)).await.unwrap();
+    let running = leased(&queue, 1).await.remove(0);
+    let schema = &yard.0.schema;
+    let older = format!(
+        "alter table {schema}.tasks drop column ready_at;
+         update {schema}.exactly_versions set version = 1 where table_name = 'tasks'"
+    );
+    sqlx::raw_sql(AssertSqlSafe(older)).execute(&yard.0.pool).await.unwrap();
+    let unmigrated = PgQueue::builder(yard.0.pool.clone())
+        .schema(schema)
+        .migrate(false)
+        .start()
+        .await;
+    assert!(unmigrated.unwrap_err().to_string().contains("version 2"));
+    let queue = yard.open().await;
+    let back = Settlement::new(running.lease, End::Release);
+    assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);
+    let keys: Vec<_> = leased(&queue, 3).await.into_iter().map(|leased| leased.key).collect();
+    // Since when the first was due had not been kept.
+    assert_eq!(keys, ["b".into(), "a".into()]);
 }
 
 /// A notification costs every process a look, so there is none for what cannot be leased yet.

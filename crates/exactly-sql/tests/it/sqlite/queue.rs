@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use exactly::clock::{Clock as _, Timestamp};
 use exactly::queue::{
-    Ask, Book, End, Enqueued, Fence, InspectQueue, Lane, Leased, Queue, Settlement, Task, TaskState,
-    TransactionalQueue, WorkerId,
+    Ask, Book, End, Enqueued, Failure, FailureKind, Fence, InspectQueue, Lane, Leased, Queue, Settlement, Task,
+    TaskFilter, TaskPage, TaskState, TransactionalQueue, WorkerId,
 };
 use exactly::{Fenced, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
@@ -272,6 +272,37 @@ async fn the_exported_text_makes_what_a_migration_makes() {
     assert_eq!(made[0], made[1]);
     let queue = SqliteQueue::at(by_hand.path()).prefix("league").migrate(false);
     must_add(&queue.start().await.unwrap(), "a").await;
+}
+
+/// The table as the first version made it, with tasks in it.
+#[tokio::test]
+async fn tasks_of_an_older_schema_stay_as_they_are() {
+    let shop = Shop::fresh().await;
+    let queue = shop.queue().await;
+    for key in ["a", "b", "c"] {
+        must_add(&queue, key).await;
+    }
+    let held = leased(&queue, 2).await;
+    let buried = Settlement::new(held[1].lease, End::Bury(Failure::new(FailureKind::Logic, "never")));
+    assert_eq!(queue.settle(&[buried]).await.unwrap(), [Fenced::Applied]);
+    let page = TaskPage { after: None, limit: 10 };
+    let before = queue.list(&TaskFilter::default(), page).await.unwrap();
+    drop(queue);
+    let mut stranger = shop.0.stranger().await;
+    run(&mut stranger, "alter table exactly_tasks drop column ready_at").await;
+    run(
+        &mut stranger,
+        "update exactly_versions set version = 1 where table_name = 'exactly_tasks'",
+    )
+    .await;
+    let unmigrated = shop.builder().migrate(false).start().await.unwrap_err();
+    assert!(unmigrated.to_string().contains("needs 2"), "{unmigrated}");
+    let queue = shop.queue().await;
+    assert_eq!(queue.list(&TaskFilter::default(), page).await.unwrap(), before);
+    assert_eq!(queue.attempts(held[1].lease.id).await.unwrap().len(), 1);
+    let back = Settlement::new(held[0].lease, End::Release);
+    assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);
+    assert_eq!(leased(&queue, 3).await.len(), 2);
 }
 
 #[tokio::test]

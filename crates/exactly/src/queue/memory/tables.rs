@@ -29,6 +29,8 @@ pub(super) struct Tables {
 pub(super) struct Row {
     pub(super) view: TaskView,
     number: u64,
+    /// When it was due before it was leased, if it runs.
+    ready_at: Timestamp,
     pub(super) history: Vec<AttemptView>,
 }
 
@@ -53,7 +55,7 @@ impl Tables {
             state: TaskState::Waiting,
             failures: 0,
             rescues: 0,
-            fence: Fence::new(0),
+            fence: Fence::first(now),
             worker: None,
             enqueued_at: now,
             due_at: None,
@@ -65,11 +67,19 @@ impl Tables {
         let row = Row {
             view,
             number: self.enqueued,
+            ready_at: now,
             history: Vec::new(),
         };
         self.rows.insert(task.id(), row);
         self.wait(task.id(), now.after(task.delay()));
         Enqueued::New(task.id())
+    }
+
+    /// The task waits as it did before it was leased, at its place in its lane.
+    fn wait_again(&mut self, id: TaskId) {
+        if let Some(due) = self.rows.get(&id).map(|row| row.ready_at) {
+            self.wait(id, due);
+        }
     }
 
     /// The task waits until `due`.
@@ -140,7 +150,8 @@ impl Tables {
             self.waiting.remove(lane);
         }
         self.running.insert(id);
-        let view = &mut self.rows.get_mut(&id)?.view;
+        let Row { view, ready_at, .. } = self.rows.get_mut(&id)?;
+        *ready_at = due_at;
         view.state = TaskState::Running;
         view.fence = Fence::new(view.fence.get() + 1);
         view.worker = Some(ask.worker);
@@ -179,7 +190,7 @@ impl Tables {
             }
             End::Bury(failure) => self.fail(lease.id, failure, TaskState::Dead, now),
             End::Hold(failure) => self.fail(lease.id, failure, TaskState::Held, now),
-            End::Release => self.wait(lease.id, now),
+            End::Release => self.wait_again(lease.id),
         }
         Fenced::Applied
     }
@@ -240,7 +251,7 @@ impl Tables {
         let failure = Failure::lost(view.rescues);
         self.fail(id, &failure, then, now);
         if waits {
-            self.wait(id, now);
+            self.wait_again(id);
         }
         let view = &mut self.rows.get_mut(&id)?.view;
         // Whoever had the lease can write no more.

@@ -1,0 +1,57 @@
+//! The tables.
+
+/// The only indexes beside the primary key are partial, so what is done costs those who look for work nothing, and a task
+/// leaves them as it goes on. Lanes are compared byte by byte, which is what a walk from lane to lane needs and cheaper
+/// than any language's order.
+///
+/// The attempts are those that ended without an outcome: the one that succeeded is in the task itself.
+pub(in crate::postgres) const TABLES: &str = r#"create table if not exists {table} (
+    due_at timestamptz,
+    enqueued_at timestamptz not null,
+    started_at timestamptz,
+    ended_at timestamptz,
+    fence bigint not null default 0,
+    version integer not null,
+    failures integer not null default 0,
+    rescues integer not null default 0,
+    state smallint not null default 0,
+    failure_kind smallint,
+    id uuid primary key,
+    worker uuid,
+    kind text not null,
+    key text not null,
+    lane text collate "C" not null,
+    payload bytea not null,
+    outcome bytea,
+    failure text
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 10000);
+create index if not exists "{name}_waiting" on {table} (lane, due_at) where state = 0;
+create index if not exists "{name}_running" on {table} (lane, due_at) where state = 1;
+create index if not exists "{name}_parked" on {table} (id) where state = 2 or state = 4;
+create table if not exists {attempts} (
+    task uuid not null,
+    fence bigint not null,
+    worker uuid,
+    started_at timestamptz not null,
+    ended_at timestamptz not null,
+    then_state smallint not null,
+    kind smallint not null,
+    message text not null,
+    primary key (task, fence)
+);
+create table if not exists {lanes} (
+    lane text collate "C" primary key,
+    paused boolean not null default false,
+    cap bigint
+);
+create table if not exists {schedules} (
+    name text collate "C" primary key,
+    definition bytea not null,
+    paused boolean not null,
+    position timestamptz,
+    changed_at timestamptz not null
+);
+"#;
+
+/// Since when a task was due is kept while it runs, so that it goes back to its place in its lane.
+pub(in crate::postgres) const READY: &str = "alter table {table} add column if not exists ready_at timestamptz;\n";
