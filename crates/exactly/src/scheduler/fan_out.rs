@@ -201,7 +201,7 @@ impl<Q: Book + ?Sized> Ticks<Q> {
         if self.queue.read_schedule(&tick.schedule).await?.is_none() {
             return Ok(None);
         }
-        Err(Halt::unknown(tick, self.late(tick).await?))
+        Err(Halt::Unknown(tick.schedule.clone()))
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use tokio::time::timeout;
 
-use super::{Plan, Tick};
 use crate::queue::{End, Failure, FailureKind, Leased};
 use crate::retry::{Jitter, Schedule};
 use crate::store::Reply;
@@ -19,18 +17,18 @@ const LOOK_AGAIN: Schedule = Schedule::Doubling {
     cap: Duration::from_mins(15),
 };
 
+/// So often a task looks for a process that knows its plan, which takes about a day. Counted and not timed, because one that
+/// is caught up may be a week late when it is made.
+const LOOKS_MAX: u32 = 100;
+
 /// What keeps a tick or a chunk from its end.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// A store or an audience did not answer, or not so that it could be understood.
     Failed(StoreError),
-    /// This process does not know the plan, though the book has it. One that does may be next: a release may be on its
-    /// way, or a program with plans of its own may share the queue.
-    Unknown {
-        schedule: String,
-        /// How late the tick is.
-        late: SignedDuration,
-    },
+    /// This process does not know the plan of this name, though the book has it. One that does may be next: a release may be
+    /// on its way, or a program with plans of its own may share the queue.
+    Unknown(String),
     /// By the calendar it is not due for so long. The calendar may have jumped, now or when the tick was made.
     Early(Duration),
 }
@@ -42,11 +40,6 @@ impl From<StoreError> for Halt {
 }
 
 impl Halt {
-    pub(super) fn unknown(tick: &Tick, late: SignedDuration) -> Self {
-        let schedule = tick.schedule.clone();
-        Self::Unknown { schedule, late }
-    }
-
     /// How the attempt ends. What is nobody's fault waits for as long as it takes, but the queue counts those attempts too.
     pub(super) fn end(self, task: &Leased, random: u64) -> End {
         let retry = task.failures.saturating_add(1);
@@ -63,10 +56,10 @@ impl Halt {
                     None => End::Bury(failure),
                 }
             }
-            Self::Unknown { schedule, late } => {
+            Self::Unknown(schedule) => {
                 let message =
                     format!("schedule {schedule:?} is not known here; add its plan to this process or delete it");
-                match wait(&LOOK_AGAIN).filter(|_| late.unsigned_abs() <= Plan::CATCH_UP_DEFAULT) {
+                match wait(&LOOK_AGAIN).filter(|_| retry < LOOKS_MAX) {
                     Some(after) => End::Retry {
                         after,
                         failure: Failure::new(FailureKind::Transient, message),

@@ -218,7 +218,7 @@ impl<Q: Book + ?Sized> Ticks<Q> {
             return Ok(ended(&tick, "withdrawn", 0));
         }
         let Some(plan) = self.plan(&tick).await? else {
-            return Err(Halt::unknown(&tick, late));
+            return Err(Halt::Unknown(tick.schedule));
         };
         if !still_due(&plan, &tick) {
             return Ok(ended(&tick, "withdrawn", 0));
@@ -249,7 +249,7 @@ impl<Q: Book + ?Sized> Ticks<Q> {
     }
 
     /// How late a tick is by the calendar; negative, if it is early.
-    pub(super) async fn late(&self, tick: &Tick) -> Result<SignedDuration, StoreError> {
+    async fn late(&self, tick: &Tick) -> Result<SignedDuration, StoreError> {
         let now = instant(self.queue.calendar().await?);
         Ok(now.duration_since(tick.instant))
     }
