@@ -5,6 +5,7 @@
 
 pub mod arrivals;
 pub mod attempts;
+pub mod book;
 pub mod caps;
 pub mod enqueue;
 pub mod fairness;

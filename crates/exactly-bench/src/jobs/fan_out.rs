@@ -70,7 +70,7 @@ async fn on(database: &Database, subjects: u64) -> Result<Finding> {
     let now = queue.calendar().await?.as_millis();
     let yesterday = Timestamp::from_millis(now.saturating_sub(24 * 60 * 60 * 1000 - 1));
     queue
-        .write_schedule(plan.name(), &plan.to_string().into(), false)
+        .write_schedule(plan.name(), &plan.to_string().into(), None)
         .await?;
     queue.advance_schedule(plan.name(), yesterday).await?;
     let scheduler = Scheduler::new(Arc::clone(&queue), Arc::new(vec![plan]));

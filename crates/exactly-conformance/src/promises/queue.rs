@@ -8,6 +8,14 @@ macro_rules! queue_suite {
     };
 }
 
+/// One test per promise of a [`QueueHarness`](crate::QueueHarness) whose queue is a [`Book`](exactly::queue::Book) too.
+#[macro_export]
+macro_rules! book_suite {
+    ($harness:ty) => {
+        $crate::__book_promises! { __queue_promise_tests, $harness }
+    };
+}
+
 /// One test per promise of a [`TransactionalQueueHarness`](crate::TransactionalQueueHarness), named by the promise.
 #[macro_export]
 macro_rules! transactional_queue_suite {
@@ -195,6 +203,24 @@ macro_rules! __queue_promises {
                 binary_payloads_come_back_unchanged
                 a_payload_of_a_mebibyte_comes_back_exactly
                 the_largest_version_is_kept
+            }
+        } }
+    };
+}
+
+/// Runs `$then!` with the names of all promises of a queue that remembers schedules.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __book_promises {
+    ($then:ident, $($argument:tt)+) => {
+        $crate::$then! { $($argument)+, queue {
+            book {
+                a_schedule_is_remembered
+                a_position_never_goes_back
+                a_schedule_that_is_written_again_goes_on
+                a_pause_changes_nothing_else
+                writing_and_pausing_at_once_lose_neither
+                an_erased_schedule_is_forgotten
             }
         } }
     };

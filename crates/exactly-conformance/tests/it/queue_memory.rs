@@ -35,11 +35,13 @@ impl QueueHarness for Memory {
 }
 
 exactly_conformance::queue_suite!(Memory);
+exactly_conformance::book_suite!(Memory);
 
 #[test]
 fn every_promise_of_a_queue_is_listed() {
     let listed = |names: &[&str]| -> BTreeSet<String> { names.iter().map(ToString::to_string).collect() };
-    let names = exactly_conformance::__queue_promises! { __promise_names, names };
+    let mut names = exactly_conformance::__queue_promises! { __promise_names, names }.to_vec();
+    names.extend(exactly_conformance::__book_promises! { __promise_names, names });
     assert_eq!(written_in("src/queue"), listed(&names));
     let names = exactly_conformance::__transactional_queue_promises! { __promise_names, names };
     assert_eq!(written_in("src/transactional_queue"), listed(&names));

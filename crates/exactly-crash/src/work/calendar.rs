@@ -170,8 +170,12 @@ impl<Q: InspectQueue> InspectQueue for Hurried<Q> {
 }
 
 impl<Q: Book> Book for Hurried<Q> {
-    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: Option<bool>) -> Reply<'a, ()> {
         self.queue.write_schedule(name, definition, paused)
+    }
+
+    fn pause_schedule<'a>(&'a self, name: &'a str, paused: bool) -> Reply<'a, bool> {
+        self.queue.pause_schedule(name, paused)
     }
 
     fn read_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Entry>> {

@@ -189,7 +189,7 @@ impl WorkRound {
 /// The schedule starts where the calendar does, whoever sees it first.
 async fn begin<Q: Book>(queue: &Q, plan: &Plan) -> Result<(), StoreError> {
     let definition = Bytes::from(plan.to_string());
-    queue.write_schedule(plan.name(), &definition, false).await?;
+    queue.write_schedule(plan.name(), &definition, None).await?;
     queue.advance_schedule(plan.name(), calendar::begin()).await
 }
 

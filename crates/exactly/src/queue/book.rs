@@ -8,8 +8,12 @@ use crate::store::Reply;
 
 /// A queue that also remembers schedules: how they are defined, and up to when their occurrences have become tasks.
 pub trait Book: Queue {
-    /// Writes a definition, new or in place of the one of that name. Its position stays.
-    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()>;
+    /// Writes a definition, new or in place of the one of that name. Its position stays, and so does its pause if nothing is
+    /// said of it; a new one is not paused.
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: Option<bool>) -> Reply<'a, ()>;
+
+    /// Pauses a schedule or goes on with it, and says whether it is there. Nothing else of it is changed.
+    fn pause_schedule<'a>(&'a self, name: &'a str, paused: bool) -> Reply<'a, bool>;
 
     /// The schedule of this name.
     fn read_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Entry>>;
@@ -39,6 +43,6 @@ pub struct Entry {
     pub paused: bool,
     /// Up to when its occurrences have become tasks; `None` before the first time.
     pub position: Option<Timestamp>,
-    /// When it was last written.
+    /// When it was last written, paused or resumed.
     pub changed_at: Timestamp,
 }

@@ -193,17 +193,27 @@ impl Queue for MemoryQueue {
 }
 
 impl Book for MemoryQueue {
-    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: Option<bool>) -> Reply<'a, ()> {
         self.step(move |tables, now| {
-            let position = tables.schedules.get(name).and_then(|entry| entry.position);
+            let was = tables.schedules.get(name);
             let entry = Entry {
                 name: name.into(),
                 definition: definition.clone(),
-                paused,
-                position,
+                paused: paused.unwrap_or_else(|| was.is_some_and(|was| was.paused)),
+                position: was.and_then(|was| was.position),
                 changed_at: now,
             };
             tables.schedules.insert(name.into(), entry);
+        })
+    }
+
+    fn pause_schedule<'a>(&'a self, name: &'a str, paused: bool) -> Reply<'a, bool> {
+        self.step(move |tables, now| {
+            let Some(entry) = tables.schedules.get_mut(name) else {
+                return false;
+            };
+            (entry.paused, entry.changed_at) = (paused, now);
+            true
         })
     }
 

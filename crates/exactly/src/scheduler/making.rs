@@ -96,7 +96,7 @@ impl<Q: Book + ?Sized> Scheduler<Q> {
                 }
                 // Seen for the first time: what was before is none of its business.
                 let (now, definition) = (self.queue.calendar().await?, Bytes::from(plan.to_string()));
-                self.queue.write_schedule(name, &definition, false).await?;
+                self.queue.write_schedule(name, &definition, None).await?;
                 self.queue.advance_schedule(name, now).await?;
                 Some(now)
             }

@@ -337,9 +337,9 @@ async fn a_paused_schedule_makes_nothing() {
         vec![plan("daily", "daily 09:00", people(&[("ada", "UTC")]))],
     );
     town.live(MINUTE, MINUTE).await;
-    town.queue.write_schedule("daily", &"".into(), true).await.unwrap();
+    assert!(town.queue.pause_schedule("daily", true).await.unwrap());
     town.live(4 * HOUR, 10 * MINUTE).await;
-    town.queue.write_schedule("daily", &"".into(), false).await.unwrap();
+    assert!(town.queue.pause_schedule("daily", false).await.unwrap());
     town.live(DAY, 10 * MINUTE).await;
     assert_eq!(town.keys(OFFERS).await, keys(&["2027-06-02:ada"]));
 }

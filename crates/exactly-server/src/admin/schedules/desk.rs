@@ -48,7 +48,6 @@ impl JobDesk {
         let deed = Deed::new(actor, "schedule", None, detail);
         let act = async {
             let was = asked("read the schedule", self.queue().read_schedule(name)).await?;
-            let paused = paused.unwrap_or_else(|| was.as_ref().is_some_and(|was| was.paused));
             let bytes = definition.to_bytes();
             asked("write the schedule", self.queue().write_schedule(name, &bytes, paused)).await?;
             if was.is_none_or(|was| was.position.is_none()) {
@@ -84,8 +83,10 @@ impl JobDesk {
                     let now = self.now().await?;
                     asked("pass over the pause", self.queue().advance_schedule(name, now)).await?;
                 }
-                let writing = self.queue().write_schedule(name, &entry.definition, paused);
-                asked("write the schedule", writing).await?;
+                let pausing = self.queue().pause_schedule(name, paused);
+                if !asked("pause the schedule", pausing).await? {
+                    return Err(Problem::no_such_schedule(name));
+                }
                 self.nudge();
             }
             self.schedule(name).await

@@ -12,20 +12,33 @@ use crate::error::failed;
 use crate::postgres::row::PgTime;
 
 impl Book for PgQueue {
-    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: Option<bool>) -> Reply<'a, ()> {
         Box::pin(async move {
             let mut query = QueryBuilder::new(format!(
                 "insert into {} as s (name, definition, paused, changed_at) values (",
                 self.sql.schedules
             ));
             let mut values = query.separated(", ");
-            values.push_bind(name).push_bind(definition.as_ref()).push_bind(paused);
-            values.push("clock_timestamp()");
+            values.push_bind(name).push_bind(definition.as_ref());
+            values.push_bind(paused.unwrap_or(false)).push("clock_timestamp()");
             query.push(
                 ") on conflict (name) do update
-                 set definition = excluded.definition, paused = excluded.paused, changed_at = excluded.changed_at",
+                 set definition = excluded.definition, changed_at = excluded.changed_at",
             );
+            if paused.is_some() {
+                query.push(", paused = excluded.paused");
+            }
             self.look(query).await.map(drop).map_err(failed("write schedule"))
+        })
+    }
+
+    fn pause_schedule<'a>(&'a self, name: &'a str, paused: bool) -> Reply<'a, bool> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new(format!("update {} set paused = ", self.sql.schedules));
+            query.push_bind(paused).push(", changed_at = clock_timestamp()");
+            query.push(" where name = ").push_bind(name).push(" returning name");
+            let rows = self.look(query).await.map_err(failed("pause schedule"))?;
+            Ok(!rows.is_empty())
         })
     }
 

@@ -15,7 +15,7 @@ use crate::error::failed;
 use crate::sqlite::table::{instant, timestamp};
 
 impl Book for SqliteQueue {
-    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: Option<bool>) -> Reply<'a, ()> {
         const CONTEXT: &str = "write schedule";
         Box::pin(async move {
             let mut turn = self.begin(CONTEXT).await?;
@@ -23,9 +23,24 @@ impl Book for SqliteQueue {
                 .bind(name)
                 .bind(&definition[..])
                 .bind(paused)
-                .bind(timestamp(self.file.clock.calendar()));
+                .bind(timestamp(self.file.clock.calendar()))
+                .bind(paused);
             let written = write.execute(&mut *turn.connection).await.map(drop);
             self.end(turn, written, |()| true, CONTEXT).await
+        })
+    }
+
+    fn pause_schedule<'a>(&'a self, name: &'a str, paused: bool) -> Reply<'a, bool> {
+        const CONTEXT: &str = "pause schedule";
+        Box::pin(async move {
+            let mut turn = self.begin(CONTEXT).await?;
+            let pause = sqlx::query(self.statements.pause_schedule.clone())
+                .bind(paused)
+                .bind(timestamp(self.file.clock.calendar()))
+                .bind(name);
+            let paused = pause.execute(&mut *turn.connection).await;
+            let paused = paused.map(|paused| paused.rows_affected() > 0);
+            self.end(turn, paused, |paused| *paused, CONTEXT).await
         })
     }
 

@@ -51,6 +51,7 @@ pub(super) struct Statements {
     pub(super) show: SqlStr,
     pub(super) attempts: SqlStr,
     pub(super) write_schedule: SqlStr,
+    pub(super) pause_schedule: SqlStr,
     pub(super) read_schedule: SqlStr,
     pub(super) schedules: SqlStr,
     pub(super) erase_schedule: SqlStr,
@@ -109,9 +110,12 @@ impl Statements {
                  from {tasks} as t join {attempts} as a on a.task = t.number where t.id = ? order by a.fence"
             )),
             write_schedule: sql(format!(
-                "insert into {schedules} (name, definition, paused, changed_at) values (?, ?, ?, ?) \
-                 on conflict do update set definition = excluded.definition, paused = excluded.paused, \
-                 changed_at = excluded.changed_at"
+                "insert into {schedules} (name, definition, paused, changed_at) values (?, ?, coalesce(?, 0), ?) \
+                 on conflict do update set definition = excluded.definition, changed_at = excluded.changed_at, \
+                 paused = coalesce(?, paused)"
+            )),
+            pause_schedule: sql(format!(
+                "update {schedules} set paused = ?, changed_at = ? where name = ?"
             )),
             read_schedule: sql(format!("select {ENTRY} from {schedules} where name = ?")),
             schedules: sql(format!("select {ENTRY} from {schedules} order by name")),

@@ -154,6 +154,7 @@ mod suite {
     use super::Yard;
 
     exactly_conformance::queue_suite!(Yard);
+    exactly_conformance::book_suite!(Yard);
 }
 
 mod transactional {

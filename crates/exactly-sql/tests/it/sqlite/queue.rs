@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::clock::{Clock as _, Timestamp};
 use exactly::queue::{
-    Ask, Book, End, Enqueued, Failure, FailureKind, Fence, InspectQueue, Lane, Leased, Queue, Settlement, Task,
-    TaskFilter, TaskPage, TaskState, TransactionalQueue, WorkerId,
+    Ask, End, Enqueued, Failure, FailureKind, Fence, InspectQueue, Lane, Leased, Queue, Settlement, Task, TaskFilter,
+    TaskPage, TaskState, TransactionalQueue, WorkerId,
 };
 use exactly::{Fenced, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
@@ -89,6 +88,7 @@ impl TransactionalQueueHarness for Shop {
 }
 
 exactly_conformance::queue_suite!(Shop);
+exactly_conformance::book_suite!(Shop);
 exactly_conformance::transactional_queue_suite!(Shop);
 
 fn task(key: &str) -> Task {
@@ -497,36 +497,4 @@ async fn cancelled_steps_are_whole_or_nothing() {
         assert_eq!(tasks % 300, 0, "a part of a bulk was added");
     }
     must_add(&queue, "last").await;
-}
-
-/// A definition can be written again without a loss of what has been done of it, and a position never goes back.
-#[tokio::test]
-async fn schedules_are_remembered_beside_the_tasks() {
-    let shop = Shop::fresh().await;
-    let (queue, other) = (shop.queue().await, shop.queue().await);
-    let at = Timestamp::from_millis;
-    queue.advance_schedule("never written", at(5)).await.unwrap();
-    queue.write_schedule("nightly", &"at nine".into(), false).await.unwrap();
-    queue.write_schedule("daily", &vec![0, 255].into(), true).await.unwrap();
-    let daily = other.read_schedule("daily").await.unwrap().unwrap();
-    assert_eq!((&*daily.name, &daily.definition[..]), ("daily", &[0, 255][..]));
-    assert_eq!((daily.paused, daily.position), (true, None));
-    assert_eq!(daily.changed_at, shop.0.steady.now());
-
-    for (advance, position) in [(7, 7), (3, 7), (9, 9)] {
-        other.advance_schedule("daily", at(advance)).await.unwrap();
-        let daily = queue.read_schedule("daily").await.unwrap().unwrap();
-        assert_eq!(daily.position, Some(at(position)));
-    }
-    queue.write_schedule("daily", &"at ten".into(), false).await.unwrap();
-    let names =
-        |entries: &[exactly::queue::Entry]| entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>();
-    let entries = queue.schedules().await.unwrap();
-    assert_eq!(names(&entries), ["daily", "nightly"]);
-    assert_eq!((&entries[0].definition[..], entries[0].paused), (&b"at ten"[..], false));
-    assert_eq!((entries[0].position, entries[1].position), (Some(at(9)), None));
-
-    assert!(other.erase_schedule("daily").await.unwrap());
-    assert!(!queue.erase_schedule("daily").await.unwrap());
-    assert_eq!(queue.read_schedule("daily").await.unwrap(), None);
 }

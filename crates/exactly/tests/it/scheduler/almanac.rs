@@ -96,8 +96,12 @@ impl Queue for Almanac {
 }
 
 impl Book for Almanac {
-    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: bool) -> Reply<'a, ()> {
+    fn write_schedule<'a>(&'a self, name: &'a str, definition: &'a Bytes, paused: Option<bool>) -> Reply<'a, ()> {
         self.queue.write_schedule(name, definition, paused)
+    }
+
+    fn pause_schedule<'a>(&'a self, name: &'a str, paused: bool) -> Reply<'a, bool> {
+        self.queue.pause_schedule(name, paused)
     }
 
     fn read_schedule<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Entry>> {
