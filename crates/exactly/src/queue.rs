@@ -68,9 +68,19 @@ pub use self::ruling::Ruling;
 pub use self::task::{Enqueued, Found, InvalidTask, Lane, Task, TaskId, TaskState};
 pub use self::transactional::TransactionalQueue;
 use crate::store::Reply;
+use crate::{StoreError, StoreErrorKind};
 
 /// The most tasks, leases or settlements that one call takes.
 pub const BATCH_MAX: usize = 10_000;
+
+/// Refuses a call that takes more than [`BATCH_MAX`] of whatever it is about. For whoever makes a queue.
+pub fn check_batch(count: usize, attempted: &str) -> Result<(), StoreError> {
+    if count <= BATCH_MAX {
+        return Ok(());
+    }
+    let context = format!("{attempted}: {count} at once, and {BATCH_MAX} are the most");
+    Err(StoreError::new(StoreErrorKind::Refused, context))
+}
 
 /// Keeps tasks. Every method is one atomic step for each row that it names; rows do not fail each other.
 pub trait Queue: Debug + Send + Sync + 'static {

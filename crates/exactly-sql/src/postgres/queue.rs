@@ -1,7 +1,7 @@
 //! Tasks in PostgreSQL.
 //!
-//! One table is ledger and queue at once: a row per task key that stays when the task is done, and two partial indexes that
-//! hold only what waits and what runs. Enqueuing, leasing and settling are one statement each, for as many tasks as the
+//! One table is ledger and queue at once: a row per task key that stays when the task is done, and three partial indexes that
+//! hold only what waits, what runs, and what is held or dead. Enqueuing, leasing and settling are one statement each, for as many tasks as the
 //! caller has. The server's clock judges what is due and which leases have ended.
 
 mod announce;
@@ -20,11 +20,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exactly::StoreError;
 use exactly::queue::{
-    Ask, End, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState,
+    Ask, End, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState, check_batch,
 };
 use exactly::store::Reply;
-use exactly::{StoreError, StoreErrorKind};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::watch;
 
@@ -144,7 +144,7 @@ impl Queue for PgQueue {
     fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
         const CONTEXT: &str = "enqueue tasks";
         Box::pin(async move {
-            check_count(tasks.len(), CONTEXT)?;
+            check_batch(tasks.len(), CONTEXT)?;
             let mut conn = self.session(CONTEXT).await?;
             let enqueued = within(BATCH_TIMEOUT, self.enqueue_on(&mut conn, tasks)).await;
             let enqueued = self.answered(conn, enqueued, CONTEXT)?;
@@ -167,7 +167,7 @@ impl Queue for PgQueue {
     fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "renew leases";
         Box::pin(async move {
-            check_count(leases.len(), CONTEXT)?;
+            check_batch(leases.len(), CONTEXT)?;
             let mut conn = self.session(CONTEXT).await?;
             let renewed = within(BATCH_TIMEOUT, self.renew_on(&mut conn, leases, lease)).await;
             self.answered(conn, renewed, CONTEXT)
@@ -177,7 +177,7 @@ impl Queue for PgQueue {
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "settle tasks";
         Box::pin(async move {
-            check_count(settlements.len(), CONTEXT)?;
+            check_batch(settlements.len(), CONTEXT)?;
             let mut conn = self.session(CONTEXT).await?;
             let mut settled = within(BATCH_TIMEOUT, self.settle_on(&mut conn, settlements)).await;
             if settled.as_ref().is_err_and(is_lock_timeout) {
@@ -208,7 +208,7 @@ impl Queue for PgQueue {
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         const CONTEXT: &str = "revive tasks";
         Box::pin(async move {
-            check_count(ids.len(), CONTEXT)?;
+            check_batch(ids.len(), CONTEXT)?;
             let mut conn = self.session(CONTEXT).await?;
             let revived = within(BATCH_TIMEOUT, self.revive_on(&mut conn, ids)).await;
             let revived = self.answered(conn, revived, CONTEXT)?;
@@ -251,13 +251,4 @@ fn is_due_again(settlement: &Settlement) -> bool {
         End::Retry { after, .. } => after.is_zero(),
         End::Done(_) | End::Bury(_) | End::Hold(_) => false,
     }
-}
-
-fn check_count(count: usize, context: &str) -> Result<(), StoreError> {
-    const MOST: usize = exactly::queue::BATCH_MAX;
-    if count <= MOST {
-        return Ok(());
-    }
-    let context = format!("{context}: {count} at once, and {MOST} are the most");
-    Err(StoreError::new(StoreErrorKind::Refused, context))
 }

@@ -1,7 +1,7 @@
 //! Tasks in a SQLite file, next to the effects.
 //!
-//! One table is ledger and queue at once: a row per task key that stays when the task is done, and two partial indexes that
-//! hold only what waits and what runs. Every call is one transaction on this process's turn to write, for as many tasks as
+//! One table is ledger and queue at once: a row per task key that stays when the task is done, and three partial indexes: of
+//! what waits, of what runs, and of what has ended. Every call is one transaction on this process's turn to write, for as many tasks as
 //! the caller has; what has to be known is read in it, decided here and written back, since nobody else can write in
 //! between.
 
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use exactly::clock::Timestamp;
 use exactly::queue::{
-    Ask, BATCH_MAX, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState,
+    Ask, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState, check_batch,
 };
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
@@ -194,7 +194,7 @@ impl Queue for SqliteQueue {
     fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
         const CONTEXT: &str = "enqueue tasks";
         Box::pin(async move {
-            check_count(tasks.len(), CONTEXT)?;
+            check_batch(tasks.len(), CONTEXT)?;
             let mut turn = self.begin(CONTEXT).await?;
             let enqueued = self.enqueue_on(&mut turn.connection, tasks, turn.now).await;
             let enqueued = self
@@ -219,7 +219,7 @@ impl Queue for SqliteQueue {
     fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "renew leases";
         Box::pin(async move {
-            check_count(leases.len(), CONTEXT)?;
+            check_batch(leases.len(), CONTEXT)?;
             let mut turn = self.begin(CONTEXT).await?;
             let until = turn.now.after(lease);
             let renewed = self.renew_on(&mut turn.connection, leases, until).await;
@@ -231,7 +231,7 @@ impl Queue for SqliteQueue {
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         const CONTEXT: &str = "settle tasks";
         Box::pin(async move {
-            check_count(settlements.len(), CONTEXT)?;
+            check_batch(settlements.len(), CONTEXT)?;
             let mut turn = self.begin(CONTEXT).await?;
             let settled = self
                 .settle_on(&mut turn.connection, settlements, Repeated::Found, turn.now)
@@ -260,7 +260,7 @@ impl Queue for SqliteQueue {
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         const CONTEXT: &str = "revive tasks";
         Box::pin(async move {
-            check_count(ids.len(), CONTEXT)?;
+            check_batch(ids.len(), CONTEXT)?;
             let mut turn = self.begin(CONTEXT).await?;
             let revived = self.revive_on(&mut turn.connection, ids, turn.now).await;
             let revived = self.end(turn, revived, |_| true, CONTEXT).await?;
@@ -308,12 +308,4 @@ async fn commit(connection: &mut SqliteConnection, row: Option<ClockRow>) -> Res
 #[expect(clippy::ptr_arg, reason = "it is asked about the answers of a call")]
 fn any_applied(answers: &Vec<Fenced>) -> bool {
     answers.contains(&Fenced::Applied)
-}
-
-fn check_count(count: usize, context: &str) -> Result<(), StoreError> {
-    if count <= BATCH_MAX {
-        return Ok(());
-    }
-    let context = format!("{context}: {count} at once, and {BATCH_MAX} are the most");
-    Err(StoreError::new(StoreErrorKind::Refused, context))
 }

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use self::tables::{Row, Tables};
 use super::{
-    Ask, AttemptView, BATCH_MAX, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue,
-    Rescued, Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
+    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, check_batch,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::store::Reply;
@@ -86,7 +86,7 @@ impl MemoryQueue {
 impl Queue for MemoryQueue {
     fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
         Box::pin(async move {
-            check_count(tasks.len(), "enqueue tasks")?;
+            check_batch(tasks.len(), "enqueue tasks")?;
             let answers = self.arrive(|tables, now| {
                 let room = self.tasks_max.saturating_sub(tables.rows.len());
                 let new = |task: &&Task| !tables.rows.contains_key(&task.id());
@@ -107,7 +107,7 @@ impl Queue for MemoryQueue {
 
     fn renew<'a>(&'a self, leases: &'a [Lease], lease: Duration) -> Reply<'a, Vec<Ruling>> {
         Box::pin(async move {
-            check_count(leases.len(), "renew leases")?;
+            check_batch(leases.len(), "renew leases")?;
             self.step(move |tables, now| {
                 let renewed = leases.iter().map(|own| match tables.running(own) {
                     Some(row) => {
@@ -124,7 +124,7 @@ impl Queue for MemoryQueue {
 
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>> {
         Box::pin(async move {
-            check_count(settlements.len(), "settle tasks")?;
+            check_batch(settlements.len(), "settle tasks")?;
             self.arrive(|tables, now| {
                 let settled = settlements.iter();
                 settled
@@ -147,7 +147,7 @@ impl Queue for MemoryQueue {
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         Box::pin(async move {
-            check_count(ids.len(), "revive tasks")?;
+            check_batch(ids.len(), "revive tasks")?;
             self.arrive(|tables, now| ids.iter().map(|id| tables.revive(*id, now)).collect())
                 .await
         })
@@ -240,14 +240,6 @@ impl Book for MemoryQueue {
     fn calendar(&self) -> Reply<'_, Timestamp> {
         self.step(|_, now| now)
     }
-}
-
-fn check_count(count: usize, context: &str) -> Result<(), StoreError> {
-    if count <= BATCH_MAX {
-        return Ok(());
-    }
-    let context = format!("{context}: {count} at once, and {BATCH_MAX} are the most");
-    Err(StoreError::new(StoreErrorKind::Refused, context))
 }
 
 impl InspectQueue for MemoryQueue {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use exactly::StoreError;
-use exactly::queue::{Enqueued, Found, Task, TaskId, TaskState};
+use exactly::queue::{Enqueued, Found, Task, TaskId, TaskState, check_batch};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
@@ -25,7 +25,7 @@ impl PgQueue {
     /// Use read committed; under a stricter isolation a key that was added meanwhile fails with a serialization error.
     pub async fn enqueue_within(&self, conn: &mut PgConnection, tasks: &[Task]) -> Result<Vec<Enqueued>, StoreError> {
         const CONTEXT: &str = "enqueue tasks";
-        super::check_count(tasks.len(), CONTEXT)?;
+        check_batch(tasks.len(), CONTEXT)?;
         let enqueued = within(BATCH_TIMEOUT, self.enqueue_on(conn, tasks)).await;
         if let Err(error) = &enqueued {
             let _ = forget_stale_plans(conn, error).await;

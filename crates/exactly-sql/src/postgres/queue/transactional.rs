@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue};
+use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue, check_batch};
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError};
 use sqlx::PgConnection;
 
-use super::{PgQueue, check_count, is_due_again};
+use super::{PgQueue, is_due_again};
 use crate::error::failed;
 use crate::postgres::session::{BATCH_TIMEOUT, within};
 use crate::postgres::tx::{PgTransaction, forget_stale_plans};
@@ -25,7 +25,7 @@ impl TransactionalQueue for PgQueue {
     fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
         const CONTEXT: &str = "enqueue tasks";
         Box::pin(async move {
-            check_count(tasks.len(), CONTEXT)?;
+            check_batch(tasks.len(), CONTEXT)?;
             let enqueued = within(BATCH_TIMEOUT, self.enqueue_on(tx.own(), tasks)).await;
             match &enqueued {
                 Ok(enqueued) => {
@@ -42,7 +42,7 @@ impl TransactionalQueue for PgQueue {
 
     fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
         Box::pin(async move {
-            check_count(settlements.len(), "settle tasks")?;
+            check_batch(settlements.len(), "settle tasks")?;
             let settled = within(BATCH_TIMEOUT, self.settle_with_effect(tx.own(), settlements)).await;
             match &settled {
                 Ok(_) => {
@@ -81,7 +81,7 @@ impl PgQueue {
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Fenced>, StoreError> {
-        check_count(settlements.len(), "settle tasks")?;
+        check_batch(settlements.len(), "settle tasks")?;
         let settled = within(BATCH_TIMEOUT, self.settle_with_effect(conn, settlements)).await;
         if let Err(error) = &settled {
             let _ = forget_stale_plans(conn, error).await;

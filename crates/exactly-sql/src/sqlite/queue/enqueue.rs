@@ -8,10 +8,10 @@ use sqlx::{Row as _, SqliteConnection};
 
 use exactly::StoreError;
 use exactly::clock::Timestamp;
-use exactly::queue::{Enqueued, Fence, Found, Task, TaskId, TaskState};
+use exactly::queue::{Enqueued, Fence, Found, Task, TaskId, TaskState, check_batch};
 
+use super::SqliteQueue;
 use super::table::{CHUNK, bind, blob, fence_number, id_bytes, sized, state, stored_id};
-use super::{SqliteQueue, check_count};
 use crate::error::failed;
 use crate::sqlite::database::read_clock;
 use crate::sqlite::table::timestamp;
@@ -34,7 +34,7 @@ impl SqliteQueue {
         tasks: &[Task],
     ) -> Result<Vec<Enqueued>, StoreError> {
         const CONTEXT: &str = "enqueue tasks";
-        check_count(tasks.len(), CONTEXT)?;
+        check_batch(tasks.len(), CONTEXT)?;
         check_open(connection, CONTEXT).await?;
         let now = self.now_on(connection).await.map_err(failed(CONTEXT))?;
         let enqueued = self.enqueue_on(connection, tasks, now).await;

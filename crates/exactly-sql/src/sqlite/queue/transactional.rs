@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue};
+use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue, check_batch};
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError};
 
+use super::SqliteQueue;
 use super::change::Repeated;
-use super::{SqliteQueue, check_count};
 use crate::error::failed;
 use crate::sqlite::SqliteTransaction;
 use crate::sqlite::tx::check_open;
@@ -29,7 +29,7 @@ impl SqliteQueue {
         connection: &mut SqliteConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Fenced>, StoreError> {
-        check_count(settlements.len(), SETTLE)?;
+        check_batch(settlements.len(), SETTLE)?;
         check_open(connection, SETTLE).await?;
         let now = self.now_on(connection).await.map_err(failed(SETTLE))?;
         let settled = self.settle_on(connection, settlements, Repeated::Superseded, now).await;
@@ -48,7 +48,7 @@ impl TransactionalQueue for SqliteQueue {
 
     fn enqueue_in<'a>(&'a self, tx: &'a mut Self::Tx, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
         Box::pin(async move {
-            check_count(tasks.len(), ENQUEUE)?;
+            check_batch(tasks.len(), ENQUEUE)?;
             tx.check(ENQUEUE)?;
             tx.arrives(&self.arrivals);
             let now = self.now_on(tx).await.map_err(failed(ENQUEUE))?;
@@ -58,7 +58,7 @@ impl TransactionalQueue for SqliteQueue {
 
     fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
         Box::pin(async move {
-            check_count(settlements.len(), SETTLE)?;
+            check_batch(settlements.len(), SETTLE)?;
             tx.check(SETTLE)?;
             tx.arrives(&self.arrivals);
             let now = self.now_on(tx).await.map_err(failed(SETTLE))?;
