@@ -51,7 +51,7 @@ impl<Q: Book + InspectQueue> Town<Q> {
 
     async fn pause(&self, paused: bool) {
         self.queue
-            .write_schedule(self.name, &"every hour".into(), paused)
+            .write_schedule(self.name, &"every hour".into(), Some(paused))
             .await
             .unwrap();
     }
