@@ -103,8 +103,8 @@ impl PgQueue {
         let mut seen = HashSet::with_capacity(settlements.len());
         let mut sorted: Vec<&Settlement> = settlements.iter().filter(|own| seen.insert(own.lease)).collect();
         sorted.sort_by_key(|settlement| settlement.lease.id);
-        let rows = self.settle_any(&self.sql.settle_in, conn, &sorted).await?;
-        let mut settled = read_leases(&rows)?;
+        let rows = self.settle_by([&self.sql.done_in, &self.sql.settle_in], conn, &sorted);
+        let mut settled = read_leases(&rows.await?)?;
         let answers = settlements
             .iter()
             .map(|settlement| applied(settled.remove(&settlement.lease)));
@@ -119,20 +119,34 @@ impl PgQueue {
     ) -> Result<HashSet<Lease>, sqlx::Error> {
         let mut sorted: Vec<&Settlement> = settlements.iter().collect();
         sorted.sort_by_key(|settlement| settlement.lease.id);
-        let all_done = sorted.iter().all(|settlement| matches!(settlement.end, End::Done(_)));
-        let rows = if all_done {
-            self.done(conn, &sorted).await?
-        } else {
-            self.settle_any(&self.sql.settle, conn, &sorted).await?
-        };
-        read_leases(&rows)
+        let rows = self.settle_by([&self.sql.done, &self.sql.settle], conn, &sorted);
+        read_leases(&rows.await?)
     }
 
-    async fn done(&self, conn: &mut PgConnection, sorted: &[&Settlement]) -> Result<Vec<PgRow>, sqlx::Error> {
+    /// By the first statement if all are done, and by the second otherwise.
+    async fn settle_by(
+        &self,
+        [done, any]: [&Text; 2],
+        conn: &mut PgConnection,
+        sorted: &[&Settlement],
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
+        if sorted.iter().all(|settlement| matches!(settlement.end, End::Done(_))) {
+            self.done(done, conn, sorted).await
+        } else {
+            self.settle_any(any, conn, sorted).await
+        }
+    }
+
+    async fn done(
+        &self,
+        text: &Text,
+        conn: &mut PgConnection,
+        sorted: &[&Settlement],
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let outcomes = sorted
             .iter()
             .map(|settlement| settlement.end.outcome().map(AsRef::<[u8]>::as_ref));
-        let query = self.sql.done.query();
+        let query = text.query();
         let query = query.bind(
             sorted
                 .iter()

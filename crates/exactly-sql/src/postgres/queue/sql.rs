@@ -39,6 +39,8 @@ pub(super) struct Sql {
     /// The same, without those that a transaction elsewhere has locked; the others are then locked by this one.
     pub(super) lock_free: Text,
     pub(super) done: Text,
+    /// With what is in a transaction, as the next two.
+    pub(super) done_in: Text,
     pub(super) done_one: Text,
     pub(super) settle: Text,
     pub(super) settle_in: Text,
@@ -50,6 +52,11 @@ pub(super) struct Sql {
 impl Sql {
     pub(super) fn new(place: &Place) -> Self {
         let (table, attempts, lanes) = (place.quoted(), place.attempts(), place.lanes());
+        // Not read for each row, but once, and only if there is one.
+        let in_time = format!(
+            "select id, fence from settled where {} is not null",
+            end_when_idle(&table, "o.id = any ($1)")
+        );
         Self {
             insert: Text::new(insert(&table)),
             find: Text::new(format!(
@@ -73,27 +80,16 @@ impl Sql {
             lock_free: Text::new(format!(
                 "select id, fence from {table} where id = any ($1) and state + 0 = 1 order by id for update skip locked"
             )),
-            done: Text::new(format!(
-                "update {table} c set state = 3, outcome = w.outcome, ended_at = {NOW}, due_at = null
-                 from unnest($1::uuid[], $2::int8[], $3::bytea[]) as w (id, fence, outcome)
-                 where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
-                 returning c.id, c.fence"
-            )),
+            done: Text::new(done(&table)),
+            done_in: Text::new(format!("with settled as ({}) {in_time}", done(&table))),
             done_one: Text::new(format!(
                 "update {table} c set state = 3, outcome = $3, ended_at = {NOW}, due_at = null
                  where c.id = $1 and c.fence = $2 and c.state + 0 = 1
                  returning {}",
-                end_when_idle(&format!("(select o.due_at from {table} o where o.id = c.id)"))
+                end_when_idle(&table, "o.id = $1")
             )),
             settle: Text::new(settle(&table, &attempts, "select id, fence from settled")),
-            settle_in: Text::new(settle(
-                &table,
-                &attempts,
-                &format!(
-                    "select id, fence, {} from settled",
-                    end_when_idle(&format!("(select o.due_at from {table} o where o.id = settled.id)"))
-                ),
-            )),
+            settle_in: Text::new(settle(&table, &attempts, &in_time)),
             settled: Text::new(format!(
                 "select c.id, c.fence, c.state, c.outcome, a.kind, a.message
                  from {table} c left join {attempts} a on a.task = c.id and a.fence = c.fence
@@ -266,16 +262,26 @@ fn revive(table: &str) -> String {
     )
 }
 
-/// Makes the server end the transaction if its client stands still until the task's lease has ended, a second at the least:
-/// a process that hangs between settling and committing would otherwise keep the row locked, and nobody could rescue the
-/// task. `due_at` has to read the row as it was before the statement. Never longer than the session allows already.
-fn end_when_idle(due_at: &str) -> String {
+fn done(table: &str) -> String {
+    format!(
+        "update {table} c set state = 3, outcome = w.outcome, ended_at = {NOW}, due_at = null
+         from unnest($1::uuid[], $2::int8[], $3::bytea[]) as w (id, fence, outcome)
+         where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
+         returning c.id, c.fence"
+    )
+}
+
+/// Makes the server end the transaction if its client stands still until the first of these leases has ended, a second at the
+/// least: a process that hangs between settling and committing would otherwise keep the rows locked, and nobody could rescue
+/// the tasks. It reads them as they were before the statement. Never longer than the session allows already.
+fn end_when_idle(table: &str, leases: &str) -> String {
     const SETTING: &str = "idle_in_transaction_session_timeout";
     const MOST_MS: i32 = i32::MAX;
     format!(
-        "set_config('{SETTING}', ceil(least(1000 * extract(epoch from least(
-             greatest({due_at} - {NOW}, interval '1 second'),
-             nullif(current_setting('{SETTING}')::interval, interval '0'))), {MOST_MS}))::int8::text, true)"
+        "(select set_config('{SETTING}', ceil(least(1000 * extract(epoch from least(
+              greatest(min(o.due_at) - {NOW}, interval '1 second'),
+              nullif(current_setting('{SETTING}')::interval, interval '0'))), {MOST_MS}))::int8::text, true)
+          from {table} o where {leases})"
     )
 }
 
