@@ -125,7 +125,7 @@ pub fn describe_scheduler() {
 
 /// The values of the label `ended` of [`OCCURRENCES`].
 #[cfg(feature = "schedule")]
-const OCCURRENCE_ENDS: [&str; 5] = ["fired", "shifted", "caught_up", "missed", "withdrawn"];
+const OCCURRENCE_ENDS: [&str; 6] = ["fired", "shifted", "caught_up", "deduplicated", "missed", "withdrawn"];
 
 /// Tells the recorder that nothing has happened yet to the schedule of this name, so that its first event is not hidden from
 /// whoever looks at rates.

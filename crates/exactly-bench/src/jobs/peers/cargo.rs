@@ -32,6 +32,10 @@ pub(super) async fn build(folder: &Path) -> Result<PathBuf> {
     for name in of_this_package {
         cargo.env_remove(name);
     }
+    // Cargo itself is not asked which toolchain it is of; a crate that names one for its own development would be.
+    if let Some(toolchain) = option_env!("RUSTUP_TOOLCHAIN") {
+        cargo.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
     run(&mut cargo).await?;
     Ok(folder.join("release"))
 }
