@@ -1,16 +1,18 @@
 //! A task that is settled with the effect that it was for.
 
+use std::time::Duration;
+
 use exactly::Fenced;
-use exactly::queue::{End, InspectQueue as _, Queue as _, Settlement, TaskState, TransactionalQueue};
-use tokio::time::timeout;
+use exactly::queue::{End, InspectQueue as _, Queue, Ruling, Settlement, TaskState, TransactionalQueue};
+use tokio::time::{sleep, timeout};
 
 use super::{A_WHILE, Tx, settled_in};
 use crate::TransactionalQueueHarness;
 use crate::answers::answered;
 use crate::request::{LEASE, LEASE_AND_A_BIT, PATIENCE};
 use crate::work::{
-    PLENTY, all_new, every_end, failure, history, leased, lost, must_apply, must_be_superseded, renewed, running,
-    settled, shown, state_after, task, the_one,
+    PLENTY, all_new, every_end, failure, history, leased, lost, must_apply, must_be_superseded, running, settled,
+    shown, state_after, task, the_one,
 };
 
 /// Effect and outcome commit together.
@@ -178,9 +180,21 @@ async fn done_in<H: TransactionalQueueHarness>(harness: &H, queue: &H::Queue, le
 }
 
 async fn runs_on<H: TransactionalQueueHarness>(harness: &H, queue: &H::Queue, lease: exactly::queue::Lease) {
-    assert_eq!(renewed(queue, lease, LEASE).await, Fenced::Applied);
+    let renewed = timeout(PATIENCE, renewed_when_free(queue, lease)).await;
+    assert_eq!(renewed.expect("it is still busy"), Ruling::Applied);
     let view = shown(queue, lease.id).await;
     assert_eq!((view.state, view.outcome), (TaskState::Running, None));
     assert_eq!(harness.effects("a").await, 0);
     must_apply(queue, lease, End::Done("at last".into())).await;
+}
+
+/// A transaction that was dropped may be on its way back, and keeps the task busy until it is.
+async fn renewed_when_free(queue: &impl Queue, lease: exactly::queue::Lease) -> Ruling {
+    loop {
+        match answered(queue.renew(&[lease], LEASE).await)[..] {
+            [Ruling::Busy] => sleep(Duration::from_millis(1)).await,
+            [ruling] => return ruling,
+            ref rulings => panic!("one lease has one answer, not {rulings:?}"),
+        }
+    }
 }
