@@ -8,7 +8,7 @@ use exactly::clock::Timestamp;
 use exactly::job::{self, Job, JobError};
 use exactly::queue::{Book as _, InspectQueue as _, TaskState};
 use exactly::schedule::{Pattern, TimeOfDay};
-use exactly::scheduler::{Audience, Plan, Scheduler, Shard, Tick};
+use exactly::scheduler::{AHEAD, Audience, Plan, Scheduler, Shard, Tick};
 use exactly::store::Reply;
 use exactly::worker::Worker;
 use exactly::{StoreError, StoreErrorKind};
@@ -41,6 +41,9 @@ const ZONES: [&str; 8] = [
 ];
 const SHARDS: u32 = 4;
 
+/// Short of a day by more than it takes to begin, so that no zone has the hour twice.
+const NEARLY_A_DAY_MS: u64 = 24 * 60 * 60 * 1000 - 5000;
+
 const CONNECTIONS: u32 = 12;
 const SHARING: usize = 16;
 const AT_ONCE: usize = 8;
@@ -66,13 +69,13 @@ async fn on(database: &Database, subjects: u64) -> Result<Finding> {
     let queue = Arc::new(PgQueue::builder(pool.clone()).start().await?);
     let daily = Pattern::Daily(TimeOfDay::new(9, 0)?);
     let plan = Plan::new("greetings", daily, People { pool: pool.clone() })?;
-    // As if everybody had been away for a day: every zone has exactly one occurrence to make up for.
-    let now = queue.calendar().await?.as_millis();
-    let yesterday = Timestamp::from_millis(now.saturating_sub(24 * 60 * 60 * 1000 - 1));
+    // As if everybody had been away: up to where ticks are made ahead, every zone has one occurrence to make up for.
+    let ahead = queue.calendar().await?.after(AHEAD).as_millis();
+    let since = Timestamp::from_millis(ahead.saturating_sub(NEARLY_A_DAY_MS));
     queue
         .write_schedule(plan.name(), &plan.to_string().into(), None)
         .await?;
-    queue.advance_schedule(plan.name(), yesterday).await?;
+    queue.advance_schedule(plan.name(), since).await?;
     let scheduler = Scheduler::new(Arc::clone(&queue), Arc::new(vec![plan]));
     let greet = job::transactional(Arc::clone(&queue), |greeting: Greeting, tx: &mut PgTransaction, _| {
         Box::pin(async move {
@@ -93,6 +96,9 @@ async fn on(database: &Database, subjects: u64) -> Result<Finding> {
 
     let started = Instant::now();
     let pass = scheduler.pass().await?;
+    if pass.ticks != ZONES.len() {
+        return Err(format!("{} ticks, not one per zone: begin again in a few seconds", pass.ticks).into());
+    }
     let running = worker.start()?;
     let fanned_out = run_off(database, &queue, subjects, started).await?;
     let elapsed = started.elapsed();

@@ -44,7 +44,7 @@ const MANY: usize = 1040;
 const FEW: usize = 12;
 
 /// How long an errand takes at most, once its effect is made.
-const TAKES_MS: u64 = 6;
+const TAKES_MS: u64 = 4;
 
 /// How long it takes at most before somebody writes a letter.
 const THINKS_MS: u64 = 100;

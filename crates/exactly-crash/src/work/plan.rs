@@ -149,8 +149,8 @@ pub(super) fn fates(crew: usize, kills: u32, rng: &mut Rng) -> Vec<Vec<Fate>> {
         let one = rng.usize(..crew);
         if kill % 2 == 0 {
             let after = ms(rng, 100..1500);
-            // Long enough for the lease to end and for somebody to notice.
-            fates[one].push(Fate::Freeze(after, LEASE + ms(rng, 300..3500)));
+            // Long enough for the lease to end, for somebody to notice, and at times for what stays locked to stand out.
+            fates[one].push(Fate::Freeze(after, LEASE + ms(rng, 300..5500)));
         }
         // Some while they start.
         fates[one].push(Fate::Kill(ms(rng, 20..2000)));

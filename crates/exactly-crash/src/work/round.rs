@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What a sweep may be late on a machine with more processes than cores: its time is drawn up to a fifth longer, and its
 /// statement has to run.
-const GRACE: Duration = Duration::from_millis(1500);
+const GRACE: Duration = Duration::from_secs(3);
 
 const PAGE: u32 = 1000;
 
