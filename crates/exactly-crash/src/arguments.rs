@@ -71,15 +71,6 @@ pub(crate) enum Half {
     Work,
 }
 
-impl Half {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Calls => "calls",
-            Self::Work => "work",
-        }
-    }
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// The server that is killed

@@ -30,6 +30,7 @@ mod register;
 mod report;
 mod round;
 mod sabotaged;
+mod trial;
 mod victim;
 pub mod work;
 

@@ -1,6 +1,7 @@
 //! Where a round keeps its records and its effects.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use exactly_redis::RedisStore;
@@ -9,8 +10,10 @@ use serde::Serialize;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use tempfile::TempDir;
+use tokio::time::timeout;
 
-use crate::failure::{Result, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::history::{Effect, Guarantee, Ledger};
 use crate::ledger;
 
@@ -55,6 +58,30 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Does `work` at a fresh place, which is gone afterwards. It must be over within `limit`.
+    pub(crate) async fn fresh<T>(
+        store: StoreKind,
+        url: &str,
+        limit: Duration,
+        work: impl AsyncFnOnce(&Self) -> Result<T>,
+    ) -> Result<T> {
+        let folder = TempDir::with_prefix("exactly-crash-").map_err(failed("create folder"))?;
+        let place = Self {
+            store,
+            url: url.to_owned(),
+            name: format!("crash_{}_{:08x}", std::process::id(), fastrand::u32(..)),
+            folder: folder.path().to_owned(),
+        };
+        place.prepare().await?;
+        let worked = timeout(limit, work(&place)).await;
+        let worked = worked.unwrap_or_else(|_| Err(Failure::new(format!("not over after {limit:?}"))));
+        let discarded = place.discard().await;
+        // What went wrong first tells more.
+        let worked = worked?;
+        discarded?;
+        Ok(worked)
+    }
+
     pub(crate) fn ledger_file(&self) -> PathBuf {
         self.folder.join("ledger")
     }
@@ -75,7 +102,7 @@ impl Place {
     }
 
     /// Makes room for effects. The records' own tables are left to the victims, who may be killed in the midst of it.
-    pub(crate) async fn prepare(&self) -> Result<()> {
+    async fn prepare(&self) -> Result<()> {
         let (effects, letters) = (self.effects_table(), self.letters_table());
         // No key and no index for effects, on purpose: nothing but the store under test may keep one from being there
         // twice. A letter is there once, and it matters whose.
@@ -99,7 +126,7 @@ impl Place {
     }
 
     /// Leaves nothing behind on a server that is not ours.
-    pub(crate) async fn discard(&self) -> Result<()> {
+    async fn discard(&self) -> Result<()> {
         match self.store {
             StoreKind::Postgres => self.on_postgres(format!("drop schema {} cascade", self.name)).await,
             // The folder goes by itself, and what is in Redis expires.

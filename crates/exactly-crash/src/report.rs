@@ -9,6 +9,7 @@ use crate::keeper::Kills;
 use crate::plan::Cell;
 use crate::round::Outcome;
 use crate::sabotaged::Sabotage;
+use crate::trial::{Tally, Told as _, Trial as _};
 use crate::work::WorkRow;
 
 /// What all rounds came to.
@@ -61,24 +62,29 @@ impl Row {
         }
     }
 
-    pub(crate) fn add(&mut self, outcome: &Outcome) {
-        self.kills += outcome.kills;
-        self.counts += outcome.findings.counts;
-        let violations = outcome.findings.violations.iter();
-        self.violations.extend(violations.map(ToString::to_string));
-        self.green = is_green(self.cell, self.violations.len(), self.counts);
-    }
-
-    pub(crate) fn is_green(&self) -> bool {
-        self.green
-    }
-
     fn is_control(&self) -> bool {
-        self.cell.sabotage != Sabotage::None
+        self.cell.is_control()
     }
 
     fn verdict(&self) -> &'static str {
         verdict(self.is_control(), self.green)
+    }
+}
+
+impl Tally<Outcome> for Row {
+    fn add(&mut self, outcome: &Outcome) {
+        self.kills += outcome.kills;
+        self.counts += outcome.findings.counts;
+        self.violations.extend(outcome.violations());
+        self.green = is_green(self.cell, self.violations.len(), self.counts);
+    }
+
+    fn kills(&self) -> u32 {
+        self.kills.total()
+    }
+
+    fn is_green(&self) -> bool {
+        self.green
     }
 }
 

@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::check::{Findings, check};
+use crate::check::{Fault, Findings, check};
 use crate::customer::{Customer, ask_for_last_words};
 use crate::failure::{Failure, Result, failed};
 use crate::history::Guarantee;
 use crate::keeper::{Keeper, Kills, Watchhouse};
 use crate::operator::Operator;
-use crate::place::Place;
-use crate::plan::{Cell, lives};
+use crate::place::{Place, StoreKind};
+use crate::plan::{Cell, KILLS_PER_ROUND, lives};
 use crate::register::Register;
+use crate::report::Row;
+use crate::sabotaged::Sabotage;
+use crate::trial::{Lot, Told, Trial};
 use crate::victim::LEASE;
 
 /// Two, so that one takes over what the other left behind, and both can be asked at once.
@@ -32,23 +34,15 @@ const ROUND_MAX: Duration = Duration::from_mins(3);
 /// How long all keys together may take to get their last word.
 const LAST_WORDS_MAX: Duration = Duration::from_mins(1);
 
+/// Kills per round of a control.
+const CONTROL_KILLS: u32 = 8;
+
 /// How often the operator looks for doubts.
 const OPERATOR_EVERY: Duration = Duration::from_millis(100);
 
 /// Below the ports that systems give to outgoing connections: a victim's port must not be taken while it is dead.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const PORTS_TRIED: u32 = 200;
-
-/// What a round is about.
-#[derive(Debug)]
-pub(crate) struct Round {
-    pub(crate) cell: Cell,
-    pub(crate) number: u32,
-    pub(crate) kills: u32,
-    pub(crate) seed: u64,
-    /// The server's address, if there is one.
-    pub(crate) url: String,
-}
 
 /// What came of it.
 #[derive(Debug)]
@@ -57,29 +51,84 @@ pub(crate) struct Outcome {
     pub(crate) findings: Findings,
 }
 
-impl Round {
-    pub(crate) async fn run(&self) -> Result<Outcome> {
-        let folder = TempDir::with_prefix("exactly-crash-").map_err(failed("create folder"))?;
-        let place = Place {
-            store: self.cell.store,
-            url: self.url.clone(),
-            name: format!("crash_{}_{:08x}", std::process::id(), fastrand::u32(..)),
-            folder: folder.path().to_owned(),
-        };
-        place.prepare().await?;
-        let outcome = timeout(ROUND_MAX, self.run_at(&place)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(Failure::new(format!("not over after {ROUND_MAX:?}"))));
-        let discarded = place.discard().await;
-        // What went wrong first tells more.
-        let outcome = outcome?;
-        discarded?;
-        Ok(outcome)
+/// A round of calls.
+#[derive(Debug)]
+struct Round {
+    cell: Cell,
+    lot: Lot,
+}
+
+impl Trial for Cell {
+    type Outcome = Outcome;
+    type Row = Row;
+
+    fn store(self) -> StoreKind {
+        self.store
     }
 
+    fn is_control(self) -> bool {
+        self.sabotage != Sabotage::None
+    }
+
+    fn kills(self, asked: u32) -> u32 {
+        asked
+    }
+
+    fn kills_per_round(self) -> u32 {
+        if self.is_control() {
+            CONTROL_KILLS
+        } else {
+            KILLS_PER_ROUND
+        }
+    }
+
+    fn flags(self) -> String {
+        let (store, guarantee) = (self.store.name(), self.guarantee.name());
+        format!("--only calls --store {store} --guarantee {guarantee}")
+    }
+
+    fn row(self) -> Row {
+        Row::new(self)
+    }
+
+    async fn run(self, lot: Lot) -> Result<Outcome> {
+        let round = Round { cell: self, lot };
+        Place::fresh(self.store, &round.lot.url, ROUND_MAX, async |place| {
+            round.run_at(place).await
+        })
+        .await
+    }
+}
+
+impl Told for Outcome {
+    fn summary(&self) -> String {
+        let Self { kills, findings } = self;
+        let counts = findings.counts;
+        format!(
+            "{} kills ({} at points), {} keys, {} requests, {} effects, {} duplicates, {} in doubt",
+            kills.total(),
+            kills.named,
+            counts.keys,
+            counts.requests,
+            counts.effects,
+            counts.duplicates,
+            counts.in_doubt,
+        )
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let mut violations: Vec<_> = self.findings.violations.iter().collect();
+        // What happened twice or got lost tells more than its consequences.
+        violations.sort_by_key(|violation| !matches!(violation.fault, Fault::Duplicate(_) | Fault::Lost));
+        violations.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl Round {
     async fn run_at(&self, place: &Place) -> Result<Outcome> {
-        let mut rng = self.cell.rng(self.seed, self.number);
+        let mut rng = self.cell.rng(self.lot.seed, self.lot.number);
         let ports = ports()?;
-        let lives = lives(self.cell.guarantee, self.number, self.kills, &mut rng);
+        let lives = lives(self.cell.guarantee, self.lot.number, self.lot.kills, &mut rng);
         let house = Arc::new(Watchhouse::new(lives));
         let register = Arc::new(Register::default());
 
@@ -124,7 +173,7 @@ impl Round {
         let over = watch::Sender::new(false);
         let mut customers = JoinSet::new();
         for number in 0..CUSTOMERS {
-            let name = format!("r{}-c{number:02}", self.number);
+            let name = format!("r{}-c{number:02}", self.lot.number);
             let customer = Customer::new(name, Arc::clone(register), ports, rng.fork());
             customers.spawn(customer.shop(over.subscribe()));
         }

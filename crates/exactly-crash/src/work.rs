@@ -18,5 +18,5 @@ mod victim;
 
 pub(crate) use self::plan::{WorkCell, WorkSabotage};
 pub(crate) use self::report::WorkRow;
-pub(crate) use self::round::{WorkOutcome, WorkRound};
+pub(crate) use self::round::WorkOutcome;
 pub(crate) use self::victim::{WorkVictimArguments, serve};

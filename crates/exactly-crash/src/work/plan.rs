@@ -10,8 +10,6 @@ use serde::Serialize;
 use super::victim::LEASE;
 use crate::place::StoreKind;
 
-const KILLS_PER_ROUND: u32 = 45;
-
 /// What is under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct WorkCell {
@@ -49,19 +47,6 @@ impl WorkCell {
             .into_iter()
             .filter(move |sabotage| self.store == StoreKind::Postgres || *sabotage != WorkSabotage::NoFence);
         kept.map(move |sabotage| Self { sabotage, ..self })
-    }
-
-    /// How many kills there are for this one if so many are asked for. A process alone is killed as often as one of a crew.
-    pub(crate) fn kills(self, asked: u32) -> u32 {
-        match self.store {
-            StoreKind::Postgres => asked,
-            StoreKind::Sqlite | StoreKind::Redis => asked.div_ceil(4),
-        }
-    }
-
-    /// As many as fit into the days of a round.
-    pub(crate) fn kills_per_round(self) -> u32 {
-        self.kills(KILLS_PER_ROUND)
     }
 
     /// Who works in a round.

@@ -6,6 +6,7 @@ use super::check::Fault;
 use super::keeper::Blows;
 use super::{WorkCell, WorkOutcome, WorkSabotage};
 use crate::report::verdict;
+use crate::trial::{Tally, Told as _, Trial as _};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkRow {
@@ -48,33 +49,8 @@ impl WorkRow {
         }
     }
 
-    pub(crate) fn add(&mut self, outcome: &WorkOutcome) {
-        self.blows += outcome.blows;
-        self.tasks += outcome.tasks;
-        self.rescues += outcome.rescues;
-        self.overdue_ms = self.overdue_ms.max(outcome.overdue.as_millis());
-        for violation in &outcome.violations {
-            self.duplicates += usize::from(matches!(violation.fault, Fault::Duplicate(_)));
-            self.lost += usize::from(violation.fault == Fault::Lost);
-            self.violations.push(violation.to_string());
-        }
-    }
-
-    pub(crate) fn kills(&self) -> u32 {
-        self.blows.kills
-    }
-
     pub(crate) fn is_control(&self) -> bool {
-        self.cell.sabotage != WorkSabotage::None
-    }
-
-    /// A control has to find what it was made for.
-    pub(crate) fn is_green(&self) -> bool {
-        match self.cell.sabotage {
-            WorkSabotage::None => self.violations.is_empty(),
-            WorkSabotage::LooseEffect => self.duplicates > 0,
-            WorkSabotage::NoFence => !self.violations.is_empty(),
-        }
+        self.cell.is_control()
     }
 
     pub(crate) fn cells(&self) -> [String; 10] {
@@ -90,5 +66,32 @@ impl WorkRow {
             self.violations.len().to_string(),
             verdict(self.is_control(), self.is_green()).to_owned(),
         ]
+    }
+}
+
+impl Tally<WorkOutcome> for WorkRow {
+    fn add(&mut self, outcome: &WorkOutcome) {
+        self.blows += outcome.blows;
+        self.tasks += outcome.tasks;
+        self.rescues += outcome.rescues;
+        self.overdue_ms = self.overdue_ms.max(outcome.overdue.as_millis());
+        for violation in &outcome.violations {
+            self.duplicates += usize::from(matches!(violation.fault, Fault::Duplicate(_)));
+            self.lost += usize::from(violation.fault == Fault::Lost);
+        }
+        self.violations.extend(outcome.violations());
+    }
+
+    fn kills(&self) -> u32 {
+        self.blows.kills
+    }
+
+    /// A control has to find what it was made for.
+    fn is_green(&self) -> bool {
+        match self.cell.sabotage {
+            WorkSabotage::None => self.violations.is_empty(),
+            WorkSabotage::LooseEffect => self.duplicates > 0,
+            WorkSabotage::NoFence => !self.violations.is_empty(),
+        }
     }
 }

@@ -8,12 +8,10 @@ use bytes::Bytes;
 use exactly::StoreError;
 use exactly::queue::{Book, InspectQueue, TaskFilter, TaskPage, TaskState, TaskView};
 use exactly::scheduler::{Plan, TICK_KIND};
-use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::WorkCell;
 use super::attendance::Attendance;
 use super::calendar;
 use super::check::{Books, Violation, check};
@@ -21,8 +19,10 @@ use super::errand::{self, KINDS};
 use super::keeper::{Blows, WorkKeeper};
 use super::plan::fates;
 use super::victim::{LEASE, SWEEP};
+use super::{WorkCell, WorkRow, WorkSabotage};
 use crate::failure::{Failure, Result, failed};
 use crate::place::{Place, StoreKind};
+use crate::trial::{Lot, Told, Trial};
 
 /// Everything must be over by then.
 const ROUND_MAX: Duration = Duration::from_mins(4);
@@ -37,18 +37,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// statement has to run.
 const GRACE: Duration = Duration::from_secs(3);
 
-const PAGE: u32 = 1000;
+const KILLS_PER_ROUND: u32 = 45;
 
-/// What a round is about.
-#[derive(Debug)]
-pub(crate) struct WorkRound {
-    pub(crate) cell: WorkCell,
-    pub(crate) number: u32,
-    pub(crate) kills: u32,
-    pub(crate) seed: u64,
-    /// The server's address, if there is one.
-    pub(crate) url: String,
-}
+const PAGE: u32 = 1000;
 
 /// What came of it.
 #[derive(Debug)]
@@ -68,25 +59,70 @@ struct Left {
     stuck: BTreeMap<String, Duration>,
 }
 
-impl WorkRound {
-    pub(crate) async fn run(&self) -> Result<WorkOutcome> {
-        let folder = TempDir::with_prefix("exactly-crash-").map_err(failed("create folder"))?;
-        let place = Place {
-            store: self.cell.store,
-            url: self.url.clone(),
-            name: format!("crash_{}_{:08x}", std::process::id(), fastrand::u32(..)),
-            folder: folder.path().to_owned(),
-        };
-        place.prepare().await?;
-        let outcome = timeout(ROUND_MAX, self.run_at(&place)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(Failure::new(format!("not over after {ROUND_MAX:?}"))));
-        let discarded = place.discard().await;
-        // What went wrong first tells more.
-        let outcome = outcome?;
-        discarded?;
-        Ok(outcome)
+/// A round of work.
+#[derive(Debug)]
+struct WorkRound {
+    cell: WorkCell,
+    lot: Lot,
+}
+
+impl Trial for WorkCell {
+    type Outcome = WorkOutcome;
+    type Row = WorkRow;
+
+    fn store(self) -> StoreKind {
+        self.store
     }
 
+    fn is_control(self) -> bool {
+        self.sabotage != WorkSabotage::None
+    }
+
+    /// A process alone is killed as often as one of a crew.
+    fn kills(self, asked: u32) -> u32 {
+        match self.store {
+            StoreKind::Postgres => asked,
+            StoreKind::Sqlite | StoreKind::Redis => asked.div_ceil(4),
+        }
+    }
+
+    /// As many as fit into the days of a round.
+    fn kills_per_round(self) -> u32 {
+        self.kills(KILLS_PER_ROUND)
+    }
+
+    fn flags(self) -> String {
+        format!("--only work --store {}", self.store.name())
+    }
+
+    fn row(self) -> WorkRow {
+        WorkRow::new(self)
+    }
+
+    async fn run(self, lot: Lot) -> Result<WorkOutcome> {
+        let round = WorkRound { cell: self, lot };
+        Place::fresh(self.store, &round.lot.url, ROUND_MAX, async |place| {
+            round.run_at(place).await
+        })
+        .await
+    }
+}
+
+impl Told for WorkOutcome {
+    fn summary(&self) -> String {
+        let Self {
+            blows, tasks, rescues, ..
+        } = self;
+        let Blows { kills, freezes } = blows;
+        format!("{kills} kills, {freezes} freezes, {tasks} tasks, {rescues} rescues")
+    }
+
+    fn violations(&self) -> Vec<String> {
+        self.violations.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl WorkRound {
     async fn run_at(&self, place: &Place) -> Result<WorkOutcome> {
         match self.cell.store {
             StoreKind::Sqlite => self.run_on(&place.open_sqlite_queue().await?, place).await,
@@ -107,9 +143,9 @@ impl WorkRound {
 
         // Dropped on every way out, and with it every process.
         let mut keepers = JoinSet::new();
-        let mut rng = self.cell.rng(self.seed, self.number);
+        let mut rng = self.cell.rng(self.lot.seed, self.lot.number);
         let crew = self.cell.crew();
-        for (number, (role, fates)) in crew.iter().zip(fates(crew.len(), self.kills, &mut rng)).enumerate() {
+        for (number, (role, fates)) in crew.iter().zip(fates(crew.len(), self.lot.kills, &mut rng)).enumerate() {
             let keeper = WorkKeeper {
                 cell: self.cell,
                 place: place.clone(),
