@@ -106,7 +106,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// What comes of it, stored as JSON and given to whoever enqueues it again.
     type Outcome: Serialize + DeserializeOwned + Send;
 
-    /// What it is known by, among its kind. The same key is the same job, for ever.
+    /// What it is known by, among its kind. The same key is the same job, until it is [pruned](crate::queue::Queue::prune).
     fn key(&self) -> String;
 
     /// The lane that it waits in; that of its kind if there is none.

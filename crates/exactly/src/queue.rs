@@ -104,8 +104,8 @@ pub trait Queue: Debug + Send + Sync + 'static {
     /// not end while it was waited for; those beside it are settled.
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>>;
 
-    /// Takes at most `limit` tasks from leases that have ended: back to waiting, at their places in their lanes, or dead if that has happened `rescues_max`
-    /// times before. Says which, so that whoever is to be alerted is.
+    /// Takes at most `limit` tasks from leases that have ended: back to waiting, at their places in their lanes, or dead if
+    /// that has happened `rescues_max` times before. Says which, so that whoever is to be alerted is.
     fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>>;
 
     /// Dead or held → waiting, with its attempts to run anew and its history kept. An answer per id, in order: what the

@@ -1,8 +1,8 @@
 //! Tasks in PostgreSQL.
 //!
 //! One table is ledger and queue at once: a row per task key that stays when the task is done, and three partial indexes that
-//! hold only what waits, what runs, and what is held or dead. Enqueuing, leasing and settling are one statement each, for as many tasks as the
-//! caller has. The server's clock judges what is due and which leases have ended.
+//! hold only what waits, what runs, and what is held or dead. Enqueuing, leasing and settling are one statement each, for as
+//! many tasks as the caller has. The server's clock judges what is due and which leases have ended.
 
 mod announce;
 mod book;

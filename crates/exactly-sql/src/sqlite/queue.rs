@@ -1,9 +1,9 @@
 //! Tasks in a SQLite file, next to the effects.
 //!
 //! One table is ledger and queue at once: a row per task key that stays when the task is done, and three partial indexes: of
-//! what waits, of what runs, and of what has ended. Every call is one transaction on this process's turn to write, for as many tasks as
-//! the caller has; what has to be known is read in it, decided here and written back, since nobody else can write in
-//! between.
+//! what waits, of what runs, and of what has ended. Every call is one transaction on this process's turn to write, for as
+//! many tasks as the caller has; what has to be known is read in it, decided here and written back, since nobody else can
+//! write in between.
 
 mod book;
 mod builder;

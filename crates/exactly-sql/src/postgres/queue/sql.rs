@@ -334,7 +334,8 @@ fn rescue(table: &str, attempts: &str) -> String {
          rescued as (
              update {table} c
              set state = l.state, fence = c.fence + 1, rescues = l.rescues, failure_kind = $3, failure = l.failure,
-                 due_at = case when l.state = 0 then coalesce(c.ready_at, t.now) end, ended_at = case when l.state <> 0 then t.now end
+                 due_at = case when l.state = 0 then coalesce(c.ready_at, t.now) end,
+                 ended_at = case when l.state <> 0 then t.now end
              from told l, t
              where c.id = l.id
              returning c.id, c.kind, c.key, c.state
