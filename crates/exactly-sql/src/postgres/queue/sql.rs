@@ -14,6 +14,10 @@ use crate::postgres::sweep::Sweeper;
 
 const NOW: &str = "clock_timestamp()";
 
+/// The time at the start of a statement, to which an index can be searched. Compared with [`NOW`] itself, all of a lane would be
+/// read, with what is due next year.
+const AT_START: &str = "(select clock_timestamp())";
+
 /// The columns of a task as [views](exactly::queue::TaskView) have them.
 pub(super) const VIEW: &str =
     "c.id, c.kind, c.key, c.lane, c.payload, c.version, c.state, c.failures, c.rescues, c.fence,
@@ -67,7 +71,7 @@ impl Sql {
             lock_capped: Text::new(format!(
                 "select s.lane, s.cap from {lanes} s
                  where s.cap is not null and not s.paused and s.lane > $1 and ($2::text[] is null or s.lane = any ($2))
-                       and exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {NOW})
+                       and exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {AT_START})
                  order by s.lane limit $3
                  for update skip locked"
             )),
@@ -122,11 +126,11 @@ pub(super) fn prune(sessions: Arc<Sessions>, place: &Place, state: TaskState) ->
 /// last one is by the time that all are written: a bulk overtakes nothing that was there before it.
 fn insert(table: &str) -> String {
     format!(
-        "with t as materialized (select {NOW} as now),
+        "with t as materialized (select {NOW} as now, floor(1000 * extract(epoch from {NOW}))::int8 as fence),
          added as (
              insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
              select t.now + w.delay_ms * interval '1 millisecond' + w.place * interval '1 microsecond', t.now,
-                    floor(1000 * extract(epoch from t.now))::int8, w.version, w.id, w.kind, w.key, w.lane, w.payload
+                    t.fence, w.version, w.id, w.kind, w.key, w.lane, w.payload
              from t, unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[], $7::int4[],
                             $8::int8[])
                   as w (id, kind, key, lane, payload, delay_ms, version, place)
@@ -141,13 +145,15 @@ fn insert(table: &str) -> String {
 const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures, c.rescues,
                       c.enqueued_at, p.due_at, p.place";
 
+/// The rows are locked, so they are where they were found: by their place, which spares a search by id for each
+/// One that was changed since the statement began is invisible there, and waits for the next one.
 fn leasing(table: &str) -> String {
     format!(
         "update {table} c
          set state = 1, fence = c.fence + 1, worker = $1, started_at = {NOW}, ready_at = p.due_at,
              due_at = {NOW} + $2 * interval '1 millisecond'
          from picked p
-         where c.id = p.id
+         where c.ctid = p.place_in_table
          {LEASED}"
     )
 }
@@ -182,10 +188,10 @@ fn lease(table: &str, lanes: &str) -> String {
              where l.lane is null or not l.paused and l.cap is null
          ),
          picked as materialized (
-             select p.id, p.due_at, o.place
+             select p.ctid as place_in_table, p.due_at, o.place
              from open o, lateral (
-                 select c.id, c.due_at from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at <= {NOW}
+                 select c.ctid, c.due_at from {table} c
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START}
                  order by c.due_at
                  limit (($3 + o.lanes - 1) / o.lanes)
                  for update skip locked
@@ -218,10 +224,10 @@ fn lease_capped(table: &str) -> String {
              from unnest($4::text[], $5::int8[]) with ordinality as w (lane, cap, place)
          ),
          picked as materialized (
-             select p.id, p.due_at, o.place
+             select p.ctid as place_in_table, p.due_at, o.place
              from open o, lateral (
-                 select c.id, c.due_at from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at <= {NOW}
+                 select c.ctid, c.due_at from {table} c
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START}
                  order by c.due_at
                  limit least(o.room, ($3 + o.lanes - 1) / o.lanes)
                  for update

@@ -11,7 +11,7 @@ use exactly::queue::{Ask, End, Failure, FailureKind, Leased, Queue as _, Settlem
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
 use sqlx::AssertSqlSafe;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Place;
 
@@ -102,6 +102,37 @@ async fn nothing_is_due_before_it_came() {
         .unwrap();
     assert_eq!(counts, (500, 500));
     assert_eq!(leased(&queue, 500).await.len(), 500);
+}
+
+/// What waits for later costs those who look for work nothing, however much there is of it.
+#[tokio::test]
+async fn what_is_not_due_is_not_read() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let later = |n: u32| task(&n.to_string()).after(Duration::from_hours(1));
+    let _ = queue.enqueue(&(0..2000).map(later).collect::<Vec<_>>()).await.unwrap();
+    let _ = queue.enqueue(&[task("now")]).await.unwrap();
+    assert_eq!(leased(&queue, 10).await.len(), 1);
+    assert_eq!(leased(&queue, 10).await.len(), 0);
+    // A session tells what it read at its end.
+    drop(queue);
+    let read = format!(
+        "select idx_tup_read from pg_stat_user_indexes
+         where schemaname = '{}' and indexrelname = 'tasks_waiting' and idx_tup_read > 0",
+        yard.0.schema
+    );
+    let read = async {
+        loop {
+            let read = sqlx::query_scalar(AssertSqlSafe(read.as_str()));
+            let read: Option<i64> = read.fetch_optional(&yard.0.pool).await.unwrap();
+            match read {
+                Some(read) => break read,
+                None => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    let read = timeout(Duration::from_secs(30), read).await.unwrap();
+    assert!(read < 100, "{read} entries were read for one task");
 }
 
 /// The table as the first version made it, with tasks in it.
