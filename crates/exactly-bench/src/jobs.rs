@@ -196,7 +196,7 @@ async fn measure(options: &Options, server: &Database, scenario: &'static Scenar
 async fn candidates(scenario: &Scenario) -> Result<Vec<Candidate>> {
     Ok(match scenario.name {
         BURN => {
-            let mut all = vec![(ours::NAME, Ok(ours::burning()))];
+            let mut all: Vec<Candidate> = ours::burning().map(|ours| (ours.name, Ok(ours))).into();
             all.extend(peers::all(&Folder::find()?).await);
             all
         }

@@ -19,6 +19,12 @@ use super::{Order, said};
 use crate::Result;
 
 pub(super) const NAME: &str = "exactly";
+const TWO: &str = "exactly x2";
+
+/// Whether a contender is one of ours.
+pub(super) fn is_ours(name: &str) -> bool {
+    [NAME, TWO].contains(&name)
+}
 
 const NOOP: &str = "noop";
 
@@ -50,9 +56,9 @@ pub(super) struct Settings {
     batch: u64,
 }
 
-/// Jobs that do nothing, in one lane as the peers' are.
-pub(super) fn burning() -> Contender {
-    contender(
+/// Jobs that do nothing, in one lane as the peers' are. In one process and in two, as theirs.
+pub(super) fn burning() -> [Contender; 2] {
+    let one = contender(
         Settings {
             what: What::Burn,
             connections: 2,
@@ -61,7 +67,13 @@ pub(super) fn burning() -> Contender {
             batch: 5000,
         },
         TABLES,
-    )
+    );
+    let two = Contender {
+        name: TWO,
+        processes: 2,
+        ..one.clone()
+    };
+    [one, two]
 }
 
 pub(super) fn enqueuing() -> Contender {

@@ -62,8 +62,9 @@ pub(super) async fn all(folder: &Folder) -> Vec<Candidate> {
         });
     }
     let built = cargo::build(&folder.0.join("rust")).await;
-    let in_rust: [(_, Made); 3] = [
+    let in_rust: [(_, Made); 4] = [
         ("graphile_worker", graphile_worker),
+        ("graphile_worker x2", two_graphile_workers),
         ("apalis-postgres", apalis),
         ("underway", underway),
     ];
@@ -117,6 +118,14 @@ fn graphile_worker(programs: &Path) -> Contender {
         processes: 1,
         jobs_max: None,
         tables: GRAPHILE,
+    }
+}
+
+fn two_graphile_workers(programs: &Path) -> Contender {
+    Contender {
+        name: "graphile_worker x2",
+        processes: 2,
+        ..graphile_worker(programs)
     }
 }
 

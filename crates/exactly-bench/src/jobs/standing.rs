@@ -45,9 +45,12 @@ impl Entry {
 impl Standing {
     /// The fastest of those that were measured.
     fn fastest(&self) -> Option<&Course> {
-        let measured = self.entries.iter().filter_map(Entry::course);
-        measured.max_by(|one, other| rate(one).median.total_cmp(&rate(other).median))
+        fastest(self.entries.iter().filter_map(Entry::course))
     }
+}
+
+pub(super) fn fastest<'a>(courses: impl Iterator<Item = &'a Course>) -> Option<&'a Course> {
+    courses.max_by(|one, other| rate(one).median.total_cmp(&rate(other).median))
 }
 
 /// Jobs per second, over all turns.
