@@ -11,6 +11,7 @@
 //! - `schedule` (a feature): when something is due, in every time zone; `scheduler` makes tasks of it.
 //! - [`queue`]: work that outlives the request, known by its key for good; [`worker`] does it, and `job` (a feature) gives
 //!   it types.
+//! - `webhook` (a feature): events that go out with the change that they tell of, and come in once.
 //! - [`store`]: what a store promises. This crate has the [`MemoryStore`]; `exactly-sql` has SQLite and PostgreSQL,
 //!   `exactly-redis` Redis and Valkey.
 //!
@@ -60,6 +61,8 @@ mod spread;
 pub mod store;
 pub mod sweep;
 pub mod telemetry;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 pub mod worker;
 
 pub use call::{Attempt, Call, Claim, LEASE_DEFAULT, OnLost, Token};

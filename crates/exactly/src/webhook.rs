@@ -1,0 +1,14 @@
+//! Events that go out once and come in once.
+//!
+//! An [`Event`] is published in the transaction of the change that it tells of, as a task of the [queue](crate::queue): rolled
+//! back, it was never there; committed, it is delivered to every endpoint that wants it, signed, until each has answered that
+//! it has it. The other side applies it once, because whoever receives an event twice knows it by its id.
+//!
+//! Nothing here is a queue of its own. An event is a task, each of its deliveries is one, and so is what was received; leases,
+//! fences, rescue, history and dead letter are the same for all of them.
+
+mod event;
+mod outbox;
+
+pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
+pub use self::outbox::{EVENT_KIND, Outbox, PublishError, Published};
