@@ -49,7 +49,8 @@
 //! [`store_suite!`] covers the promises of one call at a time, races between callers, every single and double fault
 //! between a caller and its store ([`FaultyStore`]), and contended histories checked against the model in
 //! [`exactly::store::record`] ([`mod@history`]). [`transactional_suite!`] covers stores whose records commit with the
-//! effect. [`queue_suite!`], [`book_suite!`] and [`transactional_queue_suite!`] do the same for queues ([`QueueHarness`]).
+//! effect. [`queue_suite!`], [`book_suite!`], [`registry_suite!`] and [`transactional_queue_suite!`] do the
+//! same for queues ([`QueueHarness`]).
 
 mod answers;
 mod faulty;

@@ -14,6 +14,7 @@ pub mod lease;
 pub mod listing;
 pub mod pause;
 pub mod prune;
+pub mod registry;
 pub mod renew;
 pub mod rescue;
 pub mod revive;

@@ -48,6 +48,7 @@ mod failure;
 mod inspect;
 mod lease;
 mod memory;
+mod registry;
 mod ruling;
 mod task;
 mod transactional;
@@ -64,6 +65,7 @@ pub use self::lease::{
     Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued, Settlement, WorkerId,
 };
 pub use self::memory::MemoryQueue;
+pub use self::registry::{Card, Registry, Revision};
 pub use self::ruling::Ruling;
 pub use self::task::{Enqueued, Found, InvalidTask, Lane, Task, TaskId, TaskState};
 pub use self::transactional::TransactionalQueue;

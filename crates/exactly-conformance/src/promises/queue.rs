@@ -16,6 +16,15 @@ macro_rules! book_suite {
     };
 }
 
+/// One test per promise of a [`QueueHarness`](crate::QueueHarness) whose queue is a [`Registry`](exactly::queue::Registry)
+/// too.
+#[macro_export]
+macro_rules! registry_suite {
+    ($harness:ty) => {
+        $crate::__registry_promises! { __queue_promise_tests, $harness }
+    };
+}
+
 /// One test per promise of a [`TransactionalQueueHarness`](crate::TransactionalQueueHarness), named by the promise.
 #[macro_export]
 macro_rules! transactional_queue_suite {
@@ -221,6 +230,22 @@ macro_rules! __book_promises {
                 a_pause_changes_nothing_else
                 writing_and_pausing_at_once_lose_neither
                 an_erased_schedule_is_forgotten
+            }
+        } }
+    };
+}
+
+/// Runs `$then!` with the names of all promises of a queue that remembers values.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __registry_promises {
+    ($then:ident, $($argument:tt)+) => {
+        $crate::$then! { $($argument)+, queue {
+            registry {
+                a_card_is_remembered
+                a_stale_change_of_a_card_is_refused
+                an_erased_card_is_forgotten
+                changes_of_a_card_at_once_lose_none
             }
         } }
     };

@@ -36,6 +36,7 @@ impl QueueHarness for Memory {
 
 exactly_conformance::queue_suite!(Memory);
 exactly_conformance::book_suite!(Memory);
+exactly_conformance::registry_suite!(Memory);
 
 #[test]
 fn every_promise_of_a_queue_is_listed() {

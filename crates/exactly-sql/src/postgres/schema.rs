@@ -16,7 +16,7 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 2] = [super::queue::TABLES, super::queue::READY];
+const TASKS: [&str; 3] = [super::queue::TABLES, super::queue::READY, super::queue::CARDS];
 
 const RECORDS: &str = r"create table if not exists {table} (
     lease_ms bigint not null,
@@ -64,6 +64,7 @@ const COMPLETES: &str = "_complete";
 const ATTEMPTS: &str = "_attempts";
 const LANES: &str = "_lanes";
 const SCHEDULES: &str = "_schedules";
+const CARDS: &str = "_cards";
 
 /// What a table is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +149,11 @@ impl Place {
         format!("{}.\"{}{SCHEDULES}\"", self.schema.quoted(), self.table)
     }
 
+    /// What a queue remembers beside its tasks, as statements name it.
+    pub(super) fn cards(&self) -> String {
+        format!("{}.\"{}{CARDS}\"", self.schema.quoted(), self.table)
+    }
+
     /// Refuses a table beside which a name would be so long that PostgreSQL cuts it off: two tables would then share what
     /// has that name.
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -189,6 +195,7 @@ impl Place {
             let script = script.replace("{attempts}", &self.attempts());
             let script = script.replace("{lanes}", &self.lanes());
             let script = script.replace("{schedules}", &self.schedules());
+            let script = script.replace("{cards}", &self.cards());
             script.replace("{complete}", &self.complete())
         };
         let migrations: String = self.layout.migrations().iter().map(named).collect();

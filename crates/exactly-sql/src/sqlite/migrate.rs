@@ -36,6 +36,7 @@ pub(super) const TASKS: Layout = Layout {
     steps: &[
         include_str!("migrations/tasks.sql"),
         include_str!("migrations/tasks_2.sql"),
+        include_str!("migrations/tasks_3.sql"),
     ],
     script: "SqliteQueue::migrations_sql",
 };

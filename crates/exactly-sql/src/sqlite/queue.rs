@@ -13,6 +13,7 @@ mod inspect;
 mod lanes;
 mod lease;
 mod prune;
+mod registry;
 mod table;
 mod transactional;
 

@@ -11,12 +11,12 @@ use tokio::sync::watch;
 
 use self::tables::{Row, Tables};
 use super::{
-    Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
-    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, check_batch,
+    Ask, AttemptView, Book, Card, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Registry,
+    Rescued, Revision, Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, check_batch,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::store::Reply;
-use crate::{StoreError, StoreErrorKind};
+use crate::{Fenced, StoreError, StoreErrorKind};
 
 /// Keeps tasks in memory: for tests, and for work that dies with the process too.
 #[derive(Debug)]
@@ -239,6 +239,57 @@ impl Book for MemoryQueue {
 
     fn calendar(&self) -> Reply<'_, Timestamp> {
         self.step(|_, now| now)
+    }
+}
+
+impl Registry for MemoryQueue {
+    fn write_card<'a>(
+        &'a self,
+        name: &'a str,
+        value: &'a Bytes,
+        over: Option<Revision>,
+    ) -> Reply<'a, Option<Revision>> {
+        self.step(move |tables, now| {
+            if tables.cards.get(name).map(|card| card.revision) != over {
+                return None;
+            }
+            let revision = Revision::next(over, now);
+            let card = Card {
+                name: name.into(),
+                value: value.clone(),
+                revision,
+                changed_at: now,
+            };
+            tables.cards.insert(name.into(), card);
+            Some(revision)
+        })
+    }
+
+    fn read_card<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Card>> {
+        self.step(|tables, _| tables.cards.get(name).cloned())
+    }
+
+    fn cards<'a>(&'a self, prefix: &'a str, after: &'a str, limit: u32) -> Reply<'a, Vec<Card>> {
+        self.step(move |tables, _| {
+            let cards = tables
+                .cards
+                .values()
+                .filter(|card| card.name.starts_with(prefix) && &*card.name > after);
+            cards
+                .take(usize::try_from(limit).unwrap_or(usize::MAX))
+                .cloned()
+                .collect()
+        })
+    }
+
+    fn erase_card<'a>(&'a self, name: &'a str, over: Revision) -> Reply<'a, Fenced> {
+        self.step(move |tables, _| match tables.cards.get(name) {
+            Some(card) if card.revision == over => {
+                tables.cards.remove(name);
+                Fenced::Applied
+            }
+            _ => Fenced::Superseded,
+        })
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) struct Sql {
     pub(super) attempts: String,
     pub(super) lanes: String,
     pub(super) schedules: String,
+    pub(super) cards: String,
     pub(super) insert: Text,
     pub(super) find: Text,
     pub(super) lease: Text,
@@ -105,6 +106,7 @@ impl Sql {
             attempts,
             lanes,
             schedules: place.schedules(),
+            cards: place.cards(),
         }
     }
 }

@@ -53,5 +53,14 @@ create table if not exists {schedules} (
 );
 "#;
 
+/// Values by their names, of which nothing is searched for but the name.
+pub(in crate::postgres) const CARDS: &str = r#"create table if not exists {cards} (
+    name text collate "C" primary key,
+    revision bigint not null,
+    changed_at timestamptz not null,
+    value bytea not null
+);
+"#;
+
 /// Since when a task was due is kept while it runs, so that it goes back to its place in its lane.
 pub(in crate::postgres) const READY: &str = "alter table {table} add column if not exists ready_at timestamptz;\n";

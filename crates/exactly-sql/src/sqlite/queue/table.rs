@@ -10,6 +10,7 @@ use sqlx::{Arguments, Encode, Row as _, SqlStr, Sqlite, Type};
 use exactly::clock::Timestamp;
 use exactly::queue::{Failure, FailureKind, Fence, Lane, TaskId, TaskState, WorkerId};
 
+use super::registry::CardStatements;
 use crate::name::Name;
 use crate::sqlite::table::{integer, sql, unreadable, unsigned};
 
@@ -56,6 +57,7 @@ pub(super) struct Statements {
     pub(super) schedules: SqlStr,
     pub(super) erase_schedule: SqlStr,
     pub(super) advance_schedule: SqlStr,
+    pub(super) cards: CardStatements,
     /// A listing's, up to its conditions.
     pub(super) list: String,
 }
@@ -68,6 +70,7 @@ impl Statements {
             attempts,
             lanes,
             schedules,
+            cards,
         } = &names;
         let old =
             format!("select number from {tasks} where state = ? and ended_at <= ? order by ended_at, number limit ?");
@@ -123,6 +126,7 @@ impl Statements {
             advance_schedule: sql(format!(
                 "update {schedules} set position = max(coalesce(position, 0), ?) where name = ?"
             )),
+            cards: CardStatements::new(cards),
             list: format!("select {VIEW} from {tasks}"),
         }
     }
@@ -133,6 +137,7 @@ struct Names {
     attempts: String,
     lanes: String,
     schedules: String,
+    cards: String,
 }
 
 impl Names {
@@ -143,6 +148,7 @@ impl Names {
             attempts: format!("\"{prefix}_task_attempts\""),
             lanes: format!("\"{prefix}_lanes\""),
             schedules: format!("\"{prefix}_schedules\""),
+            cards: format!("\"{prefix}_cards\""),
         }
     }
 

@@ -89,6 +89,7 @@ impl TransactionalQueueHarness for Shop {
 
 exactly_conformance::queue_suite!(Shop);
 exactly_conformance::book_suite!(Shop);
+exactly_conformance::registry_suite!(Shop);
 exactly_conformance::transactional_queue_suite!(Shop);
 
 fn task(key: &str) -> Task {
@@ -296,7 +297,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     )
     .await;
     let unmigrated = shop.builder().migrate(false).start().await.unwrap_err();
-    assert!(unmigrated.to_string().contains("needs 2"), "{unmigrated}");
+    assert!(unmigrated.to_string().contains("needs 3"), "{unmigrated}");
     let queue = shop.queue().await;
     assert_eq!(queue.list(&TaskFilter::default(), page).await.unwrap(), before);
     assert_eq!(queue.attempts(held[1].lease.id).await.unwrap().len(), 1);

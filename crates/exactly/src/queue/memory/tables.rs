@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::Fenced;
 use crate::clock::Timestamp;
 use crate::queue::{
-    Ask, AttemptView, End, Enqueued, Entry, Failure, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
+    Ask, AttemptView, Card, End, Enqueued, Entry, Failure, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
     Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
 };
 
@@ -20,6 +20,7 @@ pub(super) struct Tables {
     running: BTreeSet<TaskId>,
     pub(super) lanes: BTreeMap<Lane, LaneView>,
     pub(super) schedules: BTreeMap<Box<str>, Entry>,
+    pub(super) cards: BTreeMap<Box<str>, Card>,
     /// The lane that was served last.
     cursor: Option<Lane>,
     enqueued: u64,
