@@ -9,6 +9,11 @@
 
 mod event;
 mod outbox;
+mod signature;
 
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
 pub use self::outbox::{EVENT_KIND, Outbox, PublishError, Published};
+pub use self::signature::{
+    ID_HEADER, InvalidKey, Rejected, SIGNATURE_HEADER, Secret, SharedSecret, Signer, SigningKey, TIMESTAMP_HEADER,
+    Verified, Verifier, VerifyWith, VerifyingKey, sign,
+};

@@ -26,4 +26,6 @@ mod schedule;
 mod scheduler;
 #[cfg(feature = "layer")]
 mod vectors;
+#[cfg(feature = "webhook")]
+mod webhook;
 mod worker;

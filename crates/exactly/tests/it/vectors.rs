@@ -3,17 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// The folder of one set of vectors, if it is there.
-pub(crate) fn folder(set: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+/// The folder of one set of vectors, or its file, if it is there.
+pub(crate) fn find(set: &str) -> Option<PathBuf> {
+    let set = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/vectors")
         .join(set);
-    if folder.is_dir() {
-        return Some(folder);
+    if set.exists() {
+        return Some(set);
     }
-    println!(
-        "skipped: the folder of published vectors {} is absent",
-        folder.display()
-    );
+    println!("skipped: the published vectors {} are absent", set.display());
     None
 }

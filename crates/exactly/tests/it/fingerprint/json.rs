@@ -189,7 +189,7 @@ fn a_body_without_one_form_still_counts_byte_for_byte() {
 /// prints them, and as they were written.
 #[test]
 fn the_one_form_agrees_with_the_published_cases_but_for_numbers() {
-    let Some(folder) = vectors::folder("jcs") else { return };
+    let Some(folder) = vectors::find("jcs") else { return };
     for (name, printed, written) in [
         ("arrays", "", ""),
         ("french", "", ""),

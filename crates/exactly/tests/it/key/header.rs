@@ -122,7 +122,7 @@ fn a_comma_is_explained() {
 /// Strict mode against the structured-field cases of the HTTP working group.
 #[test]
 fn strict_mode_agrees_with_the_published_cases() {
-    let Some(folder) = vectors::folder("sf") else { return };
+    let Some(folder) = vectors::find("sf") else { return };
     let mut accepted = 0;
     for file in ["string.json", "string-generated.json", "item.json"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
