@@ -41,9 +41,9 @@ mod middleware;
 mod outcome;
 mod pending;
 mod request;
-mod sending;
+pub(crate) mod sending;
 #[cfg(feature = "client-tls")]
-mod tls;
+pub(crate) mod tls;
 mod wire;
 
 use std::fmt;

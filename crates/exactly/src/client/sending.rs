@@ -20,22 +20,22 @@ const RECALLED: u8 = 2;
 
 /// What is known of a request that was handed over.
 #[derive(Clone, Debug)]
-pub(super) struct Sending(Arc<AtomicU8>);
+pub(crate) struct Sending(Arc<AtomicU8>);
 
 /// The body of one attempt.
 #[derive(Debug)]
-pub(super) struct SentBody {
+pub(crate) struct SentBody {
     bytes: Option<Bytes>,
     sending: Sending,
 }
 
 /// The attempt was given up before its body was asked for.
 #[derive(Debug)]
-pub(super) struct Recalled;
+pub(crate) struct Recalled;
 
 impl Sending {
     /// A body, and what becomes of it. Of an empty one nothing can be told: nobody asks for it.
-    pub(super) fn of(bytes: Bytes) -> (SentBody, Self) {
+    pub(crate) fn of(bytes: Bytes) -> (SentBody, Self) {
         let state = if bytes.is_empty() { LEAVING } else { WAITING };
         let sending = Self(Arc::new(AtomicU8::new(state)));
         let body = SentBody {
@@ -46,7 +46,7 @@ impl Sending {
     }
 
     /// Keeps the request from leaving, if it has not begun to: then this is true.
-    pub(super) fn recall(&self) -> bool {
+    pub(crate) fn recall(&self) -> bool {
         let recalled = self
             .0
             .compare_exchange(WAITING, RECALLED, Ordering::AcqRel, Ordering::Acquire);

@@ -9,14 +9,14 @@ use rustls::{ClientConfig, RootCertStore};
 use super::error::{Error, ErrorKind};
 
 /// Trusts whom the system trusts; where it has no opinion, such as in an empty container, whom browsers trust.
-pub(super) fn by_default() -> ClientConfig {
+pub(crate) fn by_default() -> ClientConfig {
     // Reading some hundred certificates takes a while, and a program may make many clients.
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     with_roots(Arc::clone(ROOTS.get_or_init(|| Arc::new(system_roots()))))
 }
 
 /// Trusts the authorities in a PEM text, and no others.
-pub(super) fn trusting(pem: &[u8]) -> Result<ClientConfig, Error> {
+pub(crate) fn trusting(pem: &[u8]) -> Result<ClientConfig, Error> {
     let context = "read certificate authorities";
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {

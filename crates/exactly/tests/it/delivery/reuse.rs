@@ -1,0 +1,139 @@
+//! Connections that are used again, and one POST for each parcel all the same.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use exactly::webhook::delivery::Fault;
+use tokio::io::AsyncWriteExt as _;
+
+use super::hostile::{Receiver, reset, until_closed};
+use super::{answered, local, send};
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn a_connection_is_used_again_while_its_receiver_keeps_it() {
+    let receiver = Receiver::start(|mut stream, seen| async move {
+        while seen.request(&mut stream).await {
+            let _ = stream.write_all(OK).await;
+        }
+    })
+    .await;
+    let sender = local().build().unwrap();
+    for _ in 0..5 {
+        assert_eq!(answered(&sender, &receiver.url()).await.status, 200);
+    }
+    assert_eq!((receiver.seen.connections(), receiver.seen.posts()), (1, 5));
+}
+
+/// A receiver that says it keeps connections, and closes them. What was handed to a connection that is gone, and has not left,
+/// may go out on another; what has left is lost. In neither case are there two.
+#[tokio::test]
+async fn a_receiver_that_closes_kept_connections_never_sees_a_parcel_twice() {
+    for hard in [false, true] {
+        let receiver = Receiver::start(move |mut stream, seen| async move {
+            if seen.request(&mut stream).await {
+                let _ = stream.write_all(OK).await;
+                if hard {
+                    reset(stream);
+                }
+            }
+        })
+        .await;
+        let sender = local().build().unwrap();
+        let mut answers = 0;
+        for parcel in 0..200 {
+            match send(&sender, &format!("{}/{parcel}", receiver.url())).await.answer {
+                Ok(answer) => answers += usize::from(answer.status == 200),
+                Err(fault) => assert!(matches!(fault, Fault::Lost(_)), "{fault:?}"),
+            }
+        }
+        assert_eq!(sent_twice(&receiver), Vec::<String>::new());
+        assert!(answers <= receiver.seen.posts());
+        assert!(answers > 0);
+    }
+}
+
+/// The second POST on a connection arrives whole and is answered by a hang-up: just what a client that repeats requests on
+/// kept connections takes for a connection that was closed too early.
+#[tokio::test]
+async fn a_hang_up_on_a_kept_connection_is_not_answered_by_a_second_post() {
+    for hard in [false, true] {
+        let receiver = Receiver::start(move |mut stream, seen| async move {
+            if seen.request(&mut stream).await {
+                let _ = stream.write_all(OK).await;
+            }
+            let came = seen.request(&mut stream).await;
+            if came && hard {
+                reset(stream);
+            }
+        })
+        .await;
+        let sender = local().build().unwrap();
+        assert_eq!(answered(&sender, &receiver.url()).await.status, 200);
+        let exchange = send(&sender, &receiver.url()).await;
+        assert!(matches!(exchange.answer, Err(Fault::Lost(_))), "{exchange:?}");
+        assert_eq!((receiver.seen.connections(), receiver.seen.posts()), (1, 2));
+    }
+}
+
+/// Many at once, over connections that break at every turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parcels_at_once_are_each_seen_at_most_once() {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let receiver = Receiver::start(|mut stream, seen| async move {
+        while seen.request(&mut stream).await {
+            let turn = TURN.fetch_add(1, Ordering::SeqCst);
+            if turn.is_multiple_of(3) {
+                return;
+            }
+            let _ = stream.write_all(OK).await;
+            if turn % 3 == 1 {
+                return;
+            }
+        }
+    })
+    .await;
+    let sender = local().build().unwrap();
+    let url = receiver.url();
+    for round in 0..20 {
+        let urls: Vec<_> = (0..20).map(|parcel| format!("{url}/{round}/{parcel}")).collect();
+        futures_util::future::join_all(urls.iter().map(|url| send(&sender, url))).await;
+    }
+    assert!(receiver.seen.posts() > 100, "{}", receiver.seen.posts());
+    assert_eq!(sent_twice(&receiver), Vec::<String>::new());
+}
+
+/// Who gives up waiting for a delivery has stopped it.
+#[tokio::test]
+async fn a_delivery_that_is_dropped_is_over() {
+    let (closed, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let receiver = Receiver::start(move |mut stream, seen| {
+        let closed = closed.clone();
+        async move {
+            seen.request(&mut stream).await;
+            until_closed(&mut stream).await;
+            let _ = closed.send(());
+        }
+    })
+    .await;
+    let sender = local().build().unwrap();
+    let url = receiver.url();
+    let dropped = tokio::time::timeout(Duration::from_millis(300), send(&sender, &url)).await;
+    assert!(dropped.is_err());
+    tokio::time::timeout(Duration::from_secs(20), told.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(receiver.seen.connections(), 1);
+}
+
+/// The request lines that came more than once.
+fn sent_twice(receiver: &Receiver) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let heads = receiver.seen.heads();
+    let lines = heads.iter().filter_map(|head| head.lines().next());
+    let again = lines.filter(|line| !seen.insert(line.to_string()));
+    again.map(ToOwned::to_owned).collect()
+}
