@@ -33,7 +33,7 @@ pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
 use self::lease::Rounds;
 use self::sql::Sql;
-pub(super) use self::tables::{CARDS, READY, TABLES};
+pub(super) use self::tables::{CARDS, PUBLISH, READY, TABLES};
 use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};

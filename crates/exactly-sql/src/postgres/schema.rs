@@ -16,7 +16,12 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 3] = [super::queue::TABLES, super::queue::READY, super::queue::CARDS];
+const TASKS: [&str; 4] = [
+    super::queue::TABLES,
+    super::queue::READY,
+    super::queue::CARDS,
+    super::queue::PUBLISH,
+];
 
 const RECORDS: &str = r"create table if not exists {table} (
     lease_ms bigint not null,
@@ -65,6 +70,9 @@ const ATTEMPTS: &str = "_attempts";
 const LANES: &str = "_lanes";
 const SCHEDULES: &str = "_schedules";
 const CARDS: &str = "_cards";
+
+/// What the name of the function that publishes events has more than the table's.
+const PUBLISHES: &str = "_publish";
 
 /// What a table is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +162,11 @@ impl Place {
         format!("{}.\"{}{CARDS}\"", self.schema.quoted(), self.table)
     }
 
+    /// The function that publishes events, as statements name it.
+    fn publish(&self) -> String {
+        format!("{}.\"{}{PUBLISHES}\"", self.schema.quoted(), self.table)
+    }
+
     /// Refuses a table beside which a name would be so long that PostgreSQL cuts it off: two tables would then share what
     /// has that name.
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -196,6 +209,7 @@ impl Place {
             let script = script.replace("{lanes}", &self.lanes());
             let script = script.replace("{schedules}", &self.schedules());
             let script = script.replace("{cards}", &self.cards());
+            let script = script.replace("{publish}", &self.publish());
             script.replace("{complete}", &self.complete())
         };
         let migrations: String = self.layout.migrations().iter().map(named).collect();

@@ -62,5 +62,8 @@ pub(in crate::postgres) const CARDS: &str = r#"create table if not exists {cards
 );
 "#;
 
+/// The function by which a service in any language publishes an event in its own transaction. One per table, as with calls.
+pub(in crate::postgres) const PUBLISH: &str = include_str!("publish.sql");
+
 /// Since when a task was due is kept while it runs, so that it goes back to its place in its lane.
 pub(in crate::postgres) const READY: &str = "alter table {table} add column if not exists ready_at timestamptz;\n";
