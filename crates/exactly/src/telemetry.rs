@@ -34,6 +34,9 @@ pub const STORE_UNAVAILABLE: &str = "idempotency_store_unavailable_total";
 /// Effects under way in this process.
 pub const RUNNING: &str = "idempotency_running";
 
+/// An attempt at delivering an event has ended, by its result: `delivered` or `failed`.
+pub const WEBHOOK_DELIVERY_SUCCESS: &str = "webhook_delivery_success";
+
 /// The values of the label `reason` of [`CONFLICT`].
 const REASONS: [&str; 3] = ["payload_mismatch", "in_progress", "in_doubt"];
 
@@ -63,6 +66,13 @@ pub fn describe() {
     describe_counter!(CONFLICT, "Requests refused because their key is taken, by reason.");
     for reason in REASONS {
         counter!(CONFLICT, "reason" => reason).increment(0);
+    }
+    describe_counter!(
+        WEBHOOK_DELIVERY_SUCCESS,
+        "Attempts at delivering an event that have ended, by result."
+    );
+    for result in ["delivered", "failed"] {
+        counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => result).increment(0);
     }
     describe_gauge!(RUNNING, "Effects under way in this process.");
     gauge!(RUNNING).increment(0);

@@ -7,10 +7,19 @@
 //! Nothing here is a queue of its own. An event is a task, each of its deliveries is one, and so is what was received; leases,
 //! fences, rescue, history and dead letter are the same for all of them.
 
+#[cfg(feature = "webhook-delivery")]
+pub mod delivery;
+#[cfg(feature = "webhook-delivery")]
+mod dispatch;
 mod event;
 mod outbox;
 mod signature;
 
+#[cfg(feature = "webhook-delivery")]
+pub use self::dispatch::{
+    DELIVERY_KIND, Dispatcher, Endpoint, EndpointError, EndpointId, EndpointSecret, Endpoints, InvalidEndpoint,
+    Parking, Standing, TypeFilter,
+};
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
 pub use self::outbox::{EVENT_KIND, Outbox, PublishError, Published};
 pub use self::signature::{

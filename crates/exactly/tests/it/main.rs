@@ -6,6 +6,10 @@ mod app;
 #[cfg(feature = "client")]
 mod client;
 mod counts;
+#[cfg(feature = "webhook-delivery")]
+mod delivery;
+#[cfg(feature = "webhook-delivery")]
+mod dispatch;
 mod fingerprint;
 #[cfg(feature = "jobs")]
 mod job;

@@ -1,0 +1,19 @@
+//! From events to endpoints: who wants what, and sending it.
+//!
+//! A [`Dispatcher`] has a worker make one delivery of each event for each [`Endpoint`] that wants it, and send it until the
+//! endpoint has it. A delivery waits in the lane of its endpoint, so one that is slow, dead or paused holds up no other: no
+//! more of its deliveries are under way than it may have at once, and one that fails all the time is parked.
+
+mod breaker;
+mod courier;
+mod endpoint;
+mod endpoints;
+mod fan_out;
+mod pace;
+mod roster;
+
+pub use self::breaker::Parking;
+pub use self::courier::Dispatcher;
+pub use self::endpoint::{Endpoint, EndpointId, EndpointSecret, InvalidEndpoint, Standing, TypeFilter};
+pub use self::endpoints::{EndpointError, Endpoints};
+pub use self::fan_out::DELIVERY_KIND;

@@ -1,0 +1,352 @@
+//! Deliveries: tasks that are sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use metrics::counter;
+use serde::Serialize;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::breaker::{Breaker, Parking};
+use super::fan_out::FanOut;
+use super::pace::Pace;
+use super::roster::Roster;
+use super::{DELIVERY_KIND, Endpoint, EndpointError, EndpointId, Endpoints};
+use crate::StoreError;
+use crate::clock::{Clock, WallClock};
+use crate::queue::{End, Failure, FailureKind, Leased, Registry, Task};
+use crate::spread::Spread;
+use crate::telemetry::WEBHOOK_DELIVERY_SUCCESS;
+use crate::webhook::delivery::{Answer, Course, CustomHeaders, Exchange, Parcel, Sender, Target, Verdict, verdict};
+use crate::webhook::{EVENT_KIND, EventId, ID_HEADER, SIGNATURE_HEADER, Signer, TIMESTAMP_HEADER, sign};
+use crate::worker::{Builder, Handler, Ran, Run};
+
+/// The kind of the task that ends an endpoint's rest.
+const UNPARK_KIND: &str = "exactly.unpark";
+
+/// How old what is known of an endpoint may be when something is sent to it.
+const ENDPOINT_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// How soon something is tried again that our own database kept from being sent.
+const STORE_AGAIN: Duration = Duration::from_secs(5);
+
+/// Sends events to endpoints: what a worker needs to do so.
+#[derive(Debug)]
+pub struct Dispatcher<Q: ?Sized> {
+    queue: Arc<Q>,
+    sender: Sender,
+    course: Course,
+    parking: Parking,
+}
+
+impl<Q: Registry> Dispatcher<Q> {
+    /// For the events of this queue.
+    pub fn new(queue: Arc<Q>, sender: Sender) -> Self {
+        Self {
+            queue,
+            sender,
+            course: Course::default(),
+            parking: Parking::default(),
+        }
+    }
+
+    /// With attempts at other times.
+    #[must_use]
+    pub fn with_course(mut self, course: Course) -> Self {
+        self.course = course;
+        self
+    }
+
+    /// With other terms for endpoints that fail.
+    #[must_use]
+    pub fn with_parking(mut self, parking: Parking) -> Self {
+        self.parking = parking;
+        self
+    }
+
+    /// Has a worker do it.
+    pub fn register(self, worker: Builder) -> Builder {
+        let endpoints = Endpoints::new(Arc::clone(&self.queue));
+        let roster = Arc::new(Roster::new(endpoints.clone()));
+        let fan_out = FanOut {
+            queue: Arc::clone(&self.queue),
+            roster: Arc::clone(&roster),
+            spread: Spread::new(),
+        };
+        let unpark = Unpark(endpoints.clone());
+        let courier = Courier {
+            queue: self.queue,
+            endpoints,
+            roster,
+            sender: self.sender,
+            course: self.course,
+            breaker: Breaker::new(self.parking),
+            pace: Pace::default(),
+        };
+        worker
+            .handle(EVENT_KIND, fan_out)
+            .handle(DELIVERY_KIND, courier)
+            .handle(UNPARK_KIND, unpark)
+    }
+}
+
+/// Makes one POST of each attempt at a delivery.
+#[derive(Debug)]
+struct Courier<Q: ?Sized> {
+    queue: Arc<Q>,
+    endpoints: Endpoints<Q>,
+    roster: Arc<Roster<Q>>,
+    sender: Sender,
+    course: Course,
+    breaker: Breaker,
+    pace: Pace,
+}
+
+/// What is kept of a delivery that was made.
+#[derive(Debug, Serialize)]
+struct Delivered<'a> {
+    status: u16,
+    took_ms: u128,
+    /// The beginning of what the endpoint said.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    response: &'a str,
+    #[serde(skip_serializing_if = "is_false")]
+    cut: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl<Q: Registry> Handler for Courier<Q> {
+    fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
+        Box::pin(async move {
+            let Some((event, endpoint)) = named(task) else {
+                return buried(FailureKind::Unreadable, format!("{:?} names no delivery", task.key));
+            };
+            match self.endpoint(&endpoint).await {
+                Ok(Some(endpoint)) => self.deliver(task, &event, &endpoint).await,
+                Ok(None) => buried(FailureKind::Logic, format!("endpoint {endpoint} was deleted")),
+                Err(error) => again(&error.to_string()),
+            }
+        })
+    }
+}
+
+impl<Q: Registry> Courier<Q> {
+    async fn endpoint(&self, id: &EndpointId) -> Result<Option<Arc<Endpoint>>, EndpointError> {
+        let recent = self.roster.recent(ENDPOINT_AGE_MAX).await?;
+        if let Some(endpoint) = recent.get(id) {
+            return Ok(Some(Arc::clone(endpoint)));
+        }
+        Ok(self.roster.fresh().await?.get(id).cloned())
+    }
+
+    async fn deliver(&self, task: &Leased, event: &EventId, endpoint: &Endpoint) -> Ran {
+        if !endpoint.standing.is_active() {
+            return self.closed(&endpoint.id).await;
+        }
+        if endpoint.discards(task.enqueued_at) {
+            return buried(FailureKind::Logic, "discarded, as somebody asked for".to_owned());
+        }
+        self.pace.turn(endpoint).await;
+        let letter = match Letter::new(event, endpoint, task) {
+            Ok(letter) => letter,
+            Err(why) => return self.unsendable(task, &why),
+        };
+        let exchange = self.sender.send(letter.parcel(task)).await;
+        self.concluded(task, endpoint, &exchange).await
+    }
+
+    /// The endpoint gets nothing for now, and its lane is open nonetheless: somebody was stopped between changing the one and
+    /// the other, or has just changed both.
+    async fn closed(&self, endpoint: &EndpointId) -> Ran {
+        let mended = match self.roster.fresh().await {
+            Ok(_) => self.endpoints.mend_lane(endpoint).await,
+            Err(error) => Err(error),
+        };
+        match mended {
+            Ok(()) => Ran::End(End::Release),
+            Err(error) => again(&error.to_string()),
+        }
+    }
+
+    async fn concluded(&self, task: &Leased, endpoint: &Endpoint, exchange: &Exchange) -> Ran {
+        let since = WallClock.now().since(task.enqueued_at);
+        match verdict(exchange, &self.course, task.failures, since) {
+            Verdict::Delivered => {
+                self.breaker.worked(&endpoint.id);
+                counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "delivered").increment(1);
+                Ran::End(End::Done(told(exchange)))
+            }
+            Verdict::Gone => self.gone(task, endpoint).await,
+            Verdict::Retry { after, failure } => {
+                counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
+                self.park_if_due(&endpoint.id).await;
+                Ran::End(End::Retry { after, failure })
+            }
+            Verdict::Dead(failure) => {
+                counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
+                self.park_if_due(&endpoint.id).await;
+                Ran::End(End::Bury(failure))
+            }
+        }
+    }
+
+    /// The endpoint wants nothing any more. What it has not got waits until somebody decides, however long that takes.
+    async fn gone(&self, task: &Leased, endpoint: &Endpoint) -> Ran {
+        const REASON: &str = "the endpoint answered 410 Gone";
+        counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
+        match self.endpoints.disable(&endpoint.id, REASON).await {
+            Ok(_) | Err(EndpointError::Gone(_)) => {}
+            Err(error) => return again(&format!("{REASON}, and could not be disabled: {error}")),
+        }
+        let failure = Failure::new(FailureKind::Transient, REASON);
+        Ran::End(match self.next(task) {
+            Some(after) => End::Retry { after, failure },
+            None => End::Retry {
+                after: STORE_AGAIN,
+                failure,
+            },
+        })
+    }
+
+    /// It could not even be sent. What is wrong can be mended at the endpoint, and then this is tried again.
+    fn unsendable(&self, task: &Leased, why: &str) -> Ran {
+        let failure = Failure::new(FailureKind::Logic, why);
+        Ran::End(match self.next(task) {
+            Some(after) => End::Retry { after, failure },
+            None => End::Bury(failure),
+        })
+    }
+
+    fn next(&self, task: &Leased) -> Option<Duration> {
+        let since = WallClock.now().since(task.enqueued_at);
+        self.course.next(task.failures.saturating_add(1), since, None)
+    }
+
+    /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others.
+    async fn park_if_due(&self, endpoint: &EndpointId) {
+        let Some(parked_for) = self.breaker.failed(endpoint, Instant::now()) else {
+            return;
+        };
+        if let Err(error) = self.park(endpoint, parked_for).await {
+            tracing::warn!(%endpoint, %error, "an endpoint that fails could not be parked");
+        } else {
+            tracing::warn!(%endpoint, ?parked_for, "endpoint parked, because it fails all the time");
+        }
+    }
+
+    async fn park(&self, endpoint: &EndpointId, parked_for: Duration) -> Result<(), StoreError> {
+        let key = format!("{endpoint} {}", Uuid::new_v4().simple());
+        let unpark = Task::new(UNPARK_KIND, key, endpoint.as_str().to_owned())
+            .expect("an id is short and visible")
+            .after(parked_for);
+        // First what ends it: the other way round, a crash in between would leave it parked for good.
+        let _ = self.queue.enqueue(&[unpark]).await?;
+        self.queue.pause_lane(&endpoint.lane()).await
+    }
+}
+
+/// Ends an endpoint's rest.
+#[derive(Debug)]
+struct Unpark<Q: ?Sized>(Endpoints<Q>);
+
+impl<Q: Registry> Handler for Unpark<Q> {
+    fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
+        Box::pin(async move {
+            let endpoint = std::str::from_utf8(&task.payload)
+                .ok()
+                .and_then(|id| EndpointId::new(id).ok());
+            let Some(id) = endpoint else {
+                return buried(FailureKind::Unreadable, "the payload names no endpoint".to_owned());
+            };
+            let unparked = self.0.mend_lane(&id).await;
+            match unparked {
+                Ok(()) => Ran::End(End::Done("".into())),
+                Err(error) => again(&error.to_string()),
+            }
+        })
+    }
+}
+
+/// What is sent in one attempt, with its signature.
+#[derive(Debug)]
+struct Letter {
+    target: Target,
+    headers: HeaderMap,
+}
+
+impl Letter {
+    fn new(event: &EventId, endpoint: &Endpoint, task: &Leased) -> Result<Self, String> {
+        let now = WallClock.now();
+        let target: Target = endpoint.url.parse().map_err(|error| format!("{error}"))?;
+        let signers = endpoint
+            .signs_with(now)
+            .map(str::parse::<Signer>)
+            .collect::<Result<Vec<_>, _>>();
+        let signers = signers.map_err(|error| error.to_string())?;
+        if signers.is_empty() {
+            return Err("every secret of the endpoint has run out; add one".to_owned());
+        }
+        let custom = endpoint
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let custom = CustomHeaders::new(custom).map_err(|error| error.to_string())?;
+        let mut headers = HeaderMap::new();
+        custom.add_to(&mut headers);
+        let visible = |text: String| HeaderValue::from_str(&text).map_err(|error| error.to_string());
+        headers.insert(ID_HEADER, visible(event.to_string())?);
+        headers.insert(TIMESTAMP_HEADER, visible((now.as_millis() / 1000).to_string())?);
+        headers.insert(SIGNATURE_HEADER, visible(sign(&signers, event, now, &task.payload))?);
+        Ok(Self { target, headers })
+    }
+
+    fn parcel<'a>(&'a self, task: &Leased) -> Parcel<'a> {
+        Parcel {
+            url: &self.target,
+            headers: self.headers.clone(),
+            body: task.payload.clone(),
+        }
+    }
+}
+
+fn told(exchange: &Exchange) -> bytes::Bytes {
+    let (status, body, cut) = match &exchange.answer {
+        Ok(Answer { status, body, cut, .. }) => (status.as_u16(), &body[..], *cut),
+        Err(_) => (0, &[][..], false),
+    };
+    let delivered = Delivered {
+        status,
+        took_ms: exchange.took.as_millis(),
+        response: &String::from_utf8_lossy(body),
+        cut,
+    };
+    serde_json::to_vec(&delivered)
+        .expect("texts and numbers can be written")
+        .into()
+}
+
+/// The event and the endpoint of a delivery.
+fn named(task: &Leased) -> Option<(EventId, EndpointId)> {
+    let (event, endpoint) = task.key.split_once(' ')?;
+    // A replay is known by one more word.
+    let endpoint = endpoint.split(' ').next()?;
+    Some((EventId::new(event).ok()?, EndpointId::new(endpoint).ok()?))
+}
+
+fn buried(kind: FailureKind, message: String) -> Ran {
+    Ran::End(End::Bury(Failure::new(kind, message)))
+}
+
+/// Our own database was in the way, and nothing was sent.
+fn again(message: &str) -> Ran {
+    Ran::End(End::Retry {
+        after: STORE_AGAIN,
+        failure: Failure::new(FailureKind::Transient, message),
+    })
+}

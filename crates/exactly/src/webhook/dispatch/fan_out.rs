@@ -1,0 +1,98 @@
+//! From an event to its deliveries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::roster::Roster;
+use super::{EndpointError, EndpointId};
+use crate::queue::{End, Failure, FailureKind, Leased, Registry, Task};
+use crate::retry::{Jitter, Schedule};
+use crate::spread::Spread;
+use crate::webhook::{EventId, Stored};
+use crate::worker::{Handler, Ran, Run};
+
+/// The kind of the task that a delivery is.
+pub const DELIVERY_KIND: &str = "exactly.delivery";
+
+/// What was committed is always sent, so this is tried for as long as it takes.
+const AGAIN: Schedule = Schedule::Doubling {
+    base: Duration::from_millis(500),
+    jitter: Jitter::Full,
+    cap: AGAIN_AFTER_MAX,
+};
+
+/// The longest wait in between.
+const AGAIN_AFTER_MAX: Duration = Duration::from_mins(5);
+
+/// How many deliveries are made in one step.
+const CHUNK: usize = 1000;
+
+/// Makes one delivery of an event for each endpoint that wants it.
+///
+/// A delivery is known by its event and its endpoint, so whatever is made again after a crash is found.
+#[derive(Debug)]
+pub(super) struct FanOut<Q: ?Sized> {
+    pub(super) queue: Arc<Q>,
+    pub(super) roster: Arc<Roster<Q>>,
+    pub(super) spread: Spread,
+}
+
+/// What became of an event.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    deliveries: usize,
+}
+
+impl<Q: Registry> Handler for FanOut<Q> {
+    fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
+        Box::pin(async move {
+            let event = match Stored::read(&task.payload) {
+                Ok(event) => event,
+                Err(error) => return Ran::End(End::Bury(Failure::new(FailureKind::Unreadable, error.to_string()))),
+            };
+            Ran::End(match self.fan_out(&event, task).await {
+                Ok(deliveries) => End::Done(
+                    serde_json::to_vec(&Outcome { deliveries })
+                        .expect("a number can be written")
+                        .into(),
+                ),
+                Err(error) => self.again(task, &error),
+            })
+        })
+    }
+}
+
+impl<Q: Registry> FanOut<Q> {
+    async fn fan_out(&self, event: &Stored, task: &Leased) -> Result<usize, EndpointError> {
+        // Read now, so that an endpoint that was there when the event was committed is in it.
+        let list = self.roster.fresh().await?;
+        let body = event.body(task.enqueued_at);
+        let deliveries: Vec<_> = list
+            .all()
+            .filter(|endpoint| endpoint.wants(&event.event_type))
+            .map(|endpoint| delivery(&event.id, &endpoint.id, &body))
+            .collect();
+        for deliveries in deliveries.chunks(CHUNK) {
+            let _ = self.queue.enqueue(deliveries).await?;
+        }
+        Ok(deliveries.len())
+    }
+
+    fn again(&self, task: &Leased, error: &EndpointError) -> End {
+        let retry = task.failures.saturating_add(1);
+        let after = AGAIN.wait(retry, Duration::ZERO, Duration::MAX, self.spread.next());
+        End::Retry {
+            after: after.unwrap_or(AGAIN_AFTER_MAX),
+            failure: Failure::new(FailureKind::Transient, error.to_string()),
+        }
+    }
+}
+
+/// The delivery of an event to an endpoint. What is sent is in it, the same bytes at each attempt.
+pub(super) fn delivery(event: &EventId, endpoint: &EndpointId, body: &bytes::Bytes) -> Task {
+    Task::new(DELIVERY_KIND, format!("{event} {endpoint}"), body.clone())
+        .expect("ids are short and visible, and an event fits into a task")
+        .in_lane(endpoint.lane())
+}

@@ -1,0 +1,78 @@
+//! The endpoints as a process last read them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::{Endpoint, EndpointError, EndpointId, Endpoints};
+use crate::queue::Registry;
+
+/// All endpoints at one time.
+#[derive(Debug)]
+pub(super) struct List {
+    /// By id, because deliveries ask for one.
+    endpoints: HashMap<EndpointId, Arc<Endpoint>>,
+    /// When reading it was begun: whatever was written before is in it.
+    since: Instant,
+}
+
+impl List {
+    pub(super) fn get(&self, id: &EndpointId) -> Option<&Arc<Endpoint>> {
+        self.endpoints.get(id)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.endpoints.values()
+    }
+}
+
+/// Reads endpoints for many at once: those who ask while somebody reads share what is read next.
+#[derive(Debug)]
+pub(super) struct Roster<Q: ?Sized> {
+    kept: Endpoints<Q>,
+    // Tokio's, since it is held while the list is read, so that others wait for the same one.
+    latest: Mutex<Option<Arc<List>>>,
+}
+
+impl<Q: Registry + ?Sized> Roster<Q> {
+    pub(super) fn new(kept: Endpoints<Q>) -> Self {
+        Self {
+            kept,
+            latest: Mutex::new(None),
+        }
+    }
+
+    /// A list with everything in it that was written before this was called.
+    pub(super) async fn fresh(&self) -> Result<Arc<List>, EndpointError> {
+        self.since(Instant::now()).await
+    }
+
+    /// A list that may lack what was written within this time.
+    pub(super) async fn recent(&self, age: Duration) -> Result<Arc<List>, EndpointError> {
+        let now = Instant::now();
+        self.since(now.checked_sub(age).unwrap_or(now)).await
+    }
+
+    async fn since(&self, earliest: Instant) -> Result<Arc<List>, EndpointError> {
+        let mut latest = self.latest.lock().await;
+        if let Some(list) = &*latest
+            && list.since >= earliest
+        {
+            return Ok(Arc::clone(list));
+        }
+        let since = Instant::now();
+        let endpoints = self.kept.list().await?;
+        let endpoints = endpoints
+            .into_iter()
+            .map(|endpoint| (endpoint.id.clone(), Arc::new(endpoint)));
+        let list = Arc::new(List {
+            endpoints: endpoints.collect(),
+            since,
+        });
+        *latest = Some(Arc::clone(&list));
+        Ok(list)
+    }
+}

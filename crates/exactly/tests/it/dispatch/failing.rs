@@ -1,0 +1,115 @@
+//! Endpoints that fail.
+
+use std::time::Duration;
+
+use exactly::queue::{FailureKind, InspectQueue as _, TaskState};
+use exactly::webhook::{Parking, Standing};
+use tokio::time::sleep;
+
+use super::{A_WHILE, Post, Receiver, endpoint, id};
+
+/// The same event, byte for byte, with a signature of its own each time, and a row for each request.
+#[tokio::test]
+async fn what_fails_is_sent_again_and_each_attempt_is_noted() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    post.add("a", &receiver).await;
+    receiver.answer([500, 302, 404]);
+    post.publish("evt_1", "a.b").await;
+    let arrived = receiver.has(4).await;
+    assert!(arrived.iter().all(|it| it.body == arrived[0].body));
+    assert!(arrived.iter().all(|it| it.headers["webhook-id"] == "evt_1"));
+    let done = post.becomes("evt_1", "a", TaskState::Done).await;
+    assert_eq!(done.failures, 3);
+    let attempts = post.attempts("evt_1", "a").await;
+    let told: Vec<_> = attempts.iter().map(|it| it.failure.message.as_str()).collect();
+    for (told, status) in told.iter().zip(["500", "302", "404"]) {
+        assert!(told.contains(status) && told.contains("received and noted"), "{told}");
+    }
+}
+
+/// Ten attempts, and then somebody has to look.
+#[tokio::test]
+async fn what_always_fails_ends_dead_after_ten_attempts() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    post.add("a", &receiver).await;
+    receiver.always(503);
+    post.publish("evt_1", "a.b").await;
+    let dead = post.becomes("evt_1", "a", TaskState::Dead).await;
+    let sent = receiver.arrived().len();
+    assert!((2..=10).contains(&sent), "{sent}");
+    assert_eq!(post.attempts("evt_1", "a").await.len(), sent);
+    assert_eq!(dead.failure.unwrap().kind, FailureKind::Transient);
+    sleep(A_WHILE).await;
+    assert_eq!(receiver.arrived().len(), sent);
+}
+
+/// An endpoint that says that it is gone gets nothing more, and nothing that it has not got is lost.
+#[tokio::test]
+async fn an_endpoint_that_is_gone_is_disabled_and_keeps_what_waits() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    post.add("a", &receiver).await;
+    receiver.answer([410]);
+    post.publish("evt_1", "a.b").await;
+    receiver.has(1).await;
+    let disabled = async {
+        loop {
+            let endpoint = post.endpoints.get(&id("a")).await.unwrap().unwrap();
+            if let Standing::Disabled { reason } = endpoint.standing {
+                break reason;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let reason = tokio::time::timeout(super::SOON, disabled).await.unwrap();
+    assert!(reason.contains("410"), "{reason}");
+    post.publish("evt_2", "a.b").await;
+    post.delivery("evt_2", "a").await;
+    sleep(A_WHILE).await;
+    assert_eq!(receiver.arrived().len(), 1);
+    post.endpoints.resume(&id("a")).await.unwrap();
+    receiver.has(3).await;
+    post.becomes("evt_1", "a", TaskState::Done).await;
+    post.becomes("evt_2", "a", TaskState::Done).await;
+}
+
+/// An endpoint that fails all the time is left alone, its deliveries wait, others go on, and it is tried again.
+#[tokio::test]
+async fn an_endpoint_that_fails_all_the_time_is_parked_and_tried_again() {
+    let post = Post::with_parking(Parking {
+        failures: 3,
+        first: Duration::from_millis(700),
+        most: Duration::from_secs(1),
+    });
+    let (failing, healthy) = (Receiver::start().await, Receiver::start().await);
+    post.add("failing", &failing).await;
+    failing.always(500);
+    post.publish("evt_1", "a.b").await;
+    failing.has(3).await;
+    let parked = async {
+        while !post.queue.lanes().await.unwrap().iter().any(|lane| lane.paused) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(super::SOON, parked).await.unwrap();
+    post.add("healthy", &healthy).await;
+    post.publish("evt_2", "a.b").await;
+    healthy.has(1).await;
+    sleep(A_WHILE).await;
+    let sent = failing.arrived().len();
+    assert!((3..=4).contains(&sent), "{sent}");
+    failing.always(200);
+    post.becomes("evt_2", "failing", TaskState::Done).await;
+    // Resting is not for good, and what waited is done.
+    post.becomes("evt_1", "failing", TaskState::Done).await;
+}
+
+/// What cannot be dialled is a failure like any other.
+#[tokio::test]
+async fn an_endpoint_that_nobody_listens_at_is_tried_again() {
+    let post = Post::start();
+    let closed = Receiver::start().await.url();
+    post.endpoints.add(&endpoint("a", &closed)).await.unwrap();
+    post.publish("evt_1", "a.b").await;
+    let dead = post.becomes("evt_1", "a", TaskState::Dead).await;
+    assert!(dead.failures >= 2, "{dead:?}");
+}

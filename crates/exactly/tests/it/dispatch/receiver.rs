@@ -1,0 +1,94 @@
+//! A receiver that does as it is told, and remembers what it got.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::post;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::SOON;
+
+/// A request that arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Arrived {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    arrived: Vec<Arrived>,
+    /// What to answer to the next ones; 200 when there is nothing in it.
+    answers: Vec<StatusCode>,
+    always: Option<StatusCode>,
+}
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    url: String,
+    desk: Arc<Mutex<Desk>>,
+    serving: JoinHandle<()>,
+}
+
+impl Receiver {
+    pub(super) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let desk = Arc::new(Mutex::new(Desk::default()));
+        let router = Router::new()
+            .route("/hook", post(receive))
+            .with_state(Arc::clone(&desk));
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, desk, serving }
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// Answers so, once each and in this order.
+    pub(super) fn answer(&self, answers: impl IntoIterator<Item = u16>) {
+        let answers = answers.into_iter().map(|code| StatusCode::from_u16(code).unwrap());
+        self.desk.lock().unwrap().answers = answers.collect();
+    }
+
+    /// Answers so until it is told otherwise.
+    pub(super) fn always(&self, answer: u16) {
+        self.desk.lock().unwrap().always = Some(StatusCode::from_u16(answer).unwrap());
+    }
+
+    pub(super) fn arrived(&self) -> Vec<Arrived> {
+        self.desk.lock().unwrap().arrived.clone()
+    }
+
+    /// Waits for so many requests.
+    pub(super) async fn has(&self, count: usize) -> Vec<Arrived> {
+        let arrived = timeout(SOON, async {
+            while self.arrived().len() < count {
+                sleep(Duration::from_millis(5)).await;
+            }
+            self.arrived()
+        });
+        arrived.await.unwrap()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn receive(State(desk): State<Arc<Mutex<Desk>>>, headers: HeaderMap, body: Bytes) -> (StatusCode, &'static str) {
+    let mut desk = desk.lock().unwrap();
+    desk.arrived.push(Arrived { headers, body });
+    let next = (!desk.answers.is_empty()).then(|| desk.answers.remove(0));
+    let answer = next.or(desk.always).unwrap_or(StatusCode::OK);
+    (answer, "received and noted")
+}
