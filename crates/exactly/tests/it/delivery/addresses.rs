@@ -196,7 +196,7 @@ fn urls_that_cannot_be_an_endpoint_are_refused() {
 /// Every way to write this machine in a URL.
 #[tokio::test]
 async fn a_url_that_names_a_private_address_in_any_notation_is_not_dialled() {
-    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let port = receiver.address.port();
     let sender = Sender::builder().deadline(PATIENT).build().unwrap();
     for host in [
@@ -235,7 +235,7 @@ async fn a_url_that_names_a_private_address_in_any_notation_is_not_dialled() {
 
 #[tokio::test]
 async fn the_check_is_on_the_address_that_a_name_stands_for() {
-    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let url = format!("http://hooks.example:{}/", receiver.address.port());
     for addresses in [
         &["127.0.0.1"][..],
@@ -264,7 +264,7 @@ async fn the_check_is_on_the_address_that_a_name_stands_for() {
 /// One address is allowed and the other is not; both would answer.
 #[tokio::test]
 async fn of_a_names_addresses_only_those_are_dialled_that_may_be() {
-    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let url = format!("http://hooks.example:{}/", receiver.address.port());
     let build = |allowed: &str| {
         Sender::builder()
@@ -304,7 +304,7 @@ async fn a_name_that_nobody_knows_is_not_sent_to() {
 
 #[tokio::test]
 async fn plain_http_is_refused_where_https_is_required() {
-    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let destinations = Destinations::default().allow_private().require_https(true);
     destinations.check_target(&target("https://127.0.0.1/")).unwrap();
     let sender = local().destinations(destinations).build().unwrap();

@@ -22,8 +22,7 @@ async fn an_answer_is_told_as_it_came() {
         let length = body.len();
         let receiver = Receiver::answering(format!(
             "HTTP/1.1 {status} {phrase}\r\ncontent-length: {length}\r\n\r\n{body}"
-        ))
-        .await;
+        ));
         let answer = answered(&local().build().unwrap(), &receiver.url()).await;
         assert_eq!(answer.status.as_u16(), status);
         assert_eq!(answer.body, body);
@@ -70,7 +69,7 @@ async fn a_wait_is_read_in_both_forms_and_nonsense_is_none() {
             days(62),
         ),
     ] {
-        let receiver = Receiver::answering(format!("HTTP/1.1 503 Busy\r\n{lines}\r\ncontent-length: 0\r\n\r\n")).await;
+        let receiver = Receiver::answering(format!("HTTP/1.1 503 Busy\r\n{lines}\r\ncontent-length: 0\r\n\r\n"));
         assert_eq!(
             answered(&sender, &receiver.url()).await.retry_after,
             expected,
@@ -82,7 +81,7 @@ async fn a_wait_is_read_in_both_forms_and_nonsense_is_none() {
 #[tokio::test]
 async fn what_is_said_before_the_answer_is_not_the_answer() {
     let before = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nretry-after: 9\r\n\r\n".repeat(50);
-    let receiver = Receiver::answering(format!("{before}HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n")).await;
+    let receiver = Receiver::answering(format!("{before}HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n"));
     let answer = answered(&local().build().unwrap(), &receiver.url()).await;
     assert_eq!((answer.status.as_u16(), answer.retry_after), (201, None));
 }
@@ -94,8 +93,7 @@ async fn who_only_ever_says_wait_is_left_at_the_deadline() {
             let piece = b"HTTP/1.1 102 Processing\r\n\r\n".repeat(100);
             seen.flood(&mut stream, &piece, usize::MAX).await;
         }
-    })
-    .await;
+    });
     let sender = local().deadline(Duration::from_millis(400)).build().unwrap();
     let exchange = send(&sender, &receiver.url()).await;
     assert!(
@@ -108,7 +106,7 @@ async fn who_only_ever_says_wait_is_left_at_the_deadline() {
 #[tokio::test]
 async fn who_switches_protocols_has_not_taken_the_event() {
     let answer = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-    let receiver = Receiver::answering(answer).await;
+    let receiver = Receiver::answering(answer);
     let answer = answered(&local().build().unwrap(), &receiver.url()).await;
     assert_eq!(answer.status, 101);
     assert_eq!(receiver.seen.posts(), 1);
@@ -126,7 +124,7 @@ async fn nonsense_is_no_answer_and_the_event_may_have_arrived() {
         &huge,
         &many,
     ] {
-        let receiver = Receiver::answering(nonsense).await;
+        let receiver = Receiver::answering(nonsense);
         let exchange = send(&local().build().unwrap(), &receiver.url()).await;
         let shown = &nonsense[..nonsense.len().min(40)];
         assert!(
@@ -142,8 +140,7 @@ async fn the_deadline_is_kept_where_nobody_answers() {
     let receiver = Receiver::start(|mut stream, seen| async move {
         seen.request(&mut stream).await;
         until_closed(&mut stream).await;
-    })
-    .await;
+    });
     let deadline = Duration::from_millis(300);
     let exchange = send(&local().deadline(deadline).build().unwrap(), &receiver.url()).await;
     assert!(

@@ -34,8 +34,7 @@ async fn a_request_that_began_to_leave_is_lost_wherever_it_breaks() {
                 if hard {
                     reset(stream);
                 }
-            })
-            .await;
+            });
             let exchange = send(&local().build().unwrap(), &receiver.url()).await;
             assert!(
                 matches!(&exchange.answer, Err(Fault::Lost(trouble)) if trouble.kind == TroubleKind::Broken),
@@ -53,8 +52,7 @@ async fn a_body_that_breaks_half_way_is_lost() {
         head(&mut stream).await;
         let _ = stream.read(&mut [0; 1024]).await;
         reset(stream);
-    })
-    .await;
+    });
     let url = target(&receiver.url());
     let parcel = Parcel {
         url: &url,
@@ -77,8 +75,7 @@ async fn an_answer_counts_once_its_head_is_whole() {
                 let _ = stream.write_all(&answer.as_bytes()[..bytes]).await;
                 let _ = stream.shutdown().await;
             }
-        })
-        .await;
+        });
         let exchange = send(&local().build().unwrap(), &receiver.url()).await;
         match &exchange.answer {
             Ok(found) => {

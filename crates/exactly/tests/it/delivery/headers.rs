@@ -84,7 +84,7 @@ fn secrets_in_custom_headers_are_not_shown() {
 
 #[tokio::test]
 async fn the_wire_carries_what_was_asked_for_and_what_the_sender_says_of_itself() {
-    let receiver = Receiver::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let receiver = Receiver::answering("HTTP/1.1 204 No Content\r\n\r\n");
     let custom = CustomHeaders::new([("authorization", "Bearer t"), ("x-two", "a"), ("x-three", "")]).unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("webhook-id", HeaderValue::from_static("evt_1"));

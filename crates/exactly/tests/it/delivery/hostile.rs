@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
+
+const SEND_BUFFER_BYTES: u32 = 64 << 10;
 
 /// A receiver, and what it has seen.
 pub(super) struct Receiver {
@@ -54,25 +56,32 @@ impl Seen {
         true
     }
 
-    /// Writes these bytes until so many are written, or the other side takes no more.
+    /// Writes this piece over and over until so many bytes are written, or the other side takes no more.
     pub(super) async fn flood(&self, stream: &mut TcpStream, piece: &[u8], bytes: usize) {
-        let before = self.written();
-        while self.written() - before < bytes {
-            match stream.write(piece).await {
+        let mut written = 0;
+        while written < bytes {
+            match stream.write(&piece[written % piece.len()..]).await {
                 Ok(0) | Err(_) => return,
-                Ok(count) => self.written.fetch_add(count, Ordering::SeqCst),
-            };
+                Ok(count) => {
+                    written += count;
+                    self.written.fetch_add(count, Ordering::SeqCst);
+                }
+            }
         }
     }
 }
 
 impl Receiver {
     /// Does the same on every connection.
-    pub(super) async fn start<F>(act: impl Fn(TcpStream, Arc<Seen>) -> F + Send + 'static) -> Self
+    pub(super) fn start<F>(act: impl Fn(TcpStream, Arc<Seen>) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // So that what is written is soon what the other side has read. Connections have it from their listener.
+        socket.set_send_buffer_size(SEND_BUFFER_BYTES).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1024).unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Seen::default());
         let shown = Arc::clone(&seen);
@@ -86,7 +95,7 @@ impl Receiver {
     }
 
     /// Answers every request with these bytes and closes.
-    pub(super) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
+    pub(super) fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();
         Self::start(move |mut stream, seen| {
             let answer = Arc::clone(&answer);
@@ -98,7 +107,6 @@ impl Receiver {
                 }
             }
         })
-        .await
     }
 
     pub(super) fn url(&self) -> String {

@@ -10,7 +10,7 @@ use super::{local, send};
 
 #[tokio::test]
 async fn no_redirect_is_followed_whatever_it_points_to() {
-    let elsewhere = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let elsewhere = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let sender = local().build().unwrap();
     for status in (300..=308).chain([399]) {
         for to in [
@@ -22,8 +22,7 @@ async fn no_redirect_is_followed_whatever_it_points_to() {
         ] {
             let receiver = Receiver::answering(format!(
                 "HTTP/1.1 {status} X\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"
-            ))
-            .await;
+            ));
             let exchange = send(&sender, &receiver.url()).await;
             assert_eq!(exchange.answer.as_ref().unwrap().status.as_u16(), status);
             assert_eq!(receiver.seen.posts(), 1, "{status} to {to}");

@@ -18,8 +18,7 @@ async fn a_connection_is_used_again_while_its_receiver_keeps_it() {
         while seen.request(&mut stream).await {
             let _ = stream.write_all(OK).await;
         }
-    })
-    .await;
+    });
     let sender = local().build().unwrap();
     for _ in 0..5 {
         assert_eq!(answered(&sender, &receiver.url()).await.status, 200);
@@ -39,8 +38,7 @@ async fn a_receiver_that_closes_kept_connections_never_sees_a_parcel_twice() {
                     reset(stream);
                 }
             }
-        })
-        .await;
+        });
         let sender = local().build().unwrap();
         let mut answers = 0;
         for parcel in 0..200 {
@@ -68,8 +66,7 @@ async fn a_hang_up_on_a_kept_connection_is_not_answered_by_a_second_post() {
             if came && hard {
                 reset(stream);
             }
-        })
-        .await;
+        });
         let sender = local().build().unwrap();
         assert_eq!(answered(&sender, &receiver.url()).await.status, 200);
         let exchange = send(&sender, &receiver.url()).await;
@@ -93,8 +90,7 @@ async fn parcels_at_once_are_each_seen_at_most_once() {
                 return;
             }
         }
-    })
-    .await;
+    });
     let sender = local().build().unwrap();
     let url = receiver.url();
     for round in 0..20 {
@@ -116,8 +112,7 @@ async fn a_delivery_that_is_dropped_is_over() {
             until_closed(&mut stream).await;
             let _ = closed.send(());
         }
-    })
-    .await;
+    });
     let sender = local().build().unwrap();
     let url = receiver.url();
     let dropped = tokio::time::timeout(Duration::from_millis(300), send(&sender, &url)).await;

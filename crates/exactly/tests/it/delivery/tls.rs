@@ -112,7 +112,7 @@ async fn only_whoever_the_certificate_is_for_gets_the_event() {
 
 #[tokio::test]
 async fn who_does_not_speak_tls_gets_nothing() {
-    let receiver = super::hostile::Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let receiver = super::hostile::Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let url = format!("https://{}/", receiver.address);
     let sender = local().deadline(std::time::Duration::from_millis(500)).build().unwrap();
     let exchange = send(&sender, &url).await;
