@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::servers::Servers;
 use crate::typescript::Unready;
-use crate::{Failure, Result, alerts, measure, openapi, process, suite, tidy, tools, typescript};
+use crate::{Failure, Result, alerts, measure, openapi, process, suite, tidy, tools, typescript, webhooks};
 
 struct Step {
     name: &'static str,
@@ -29,6 +29,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "test",
         run: test,
+    },
+    Step {
+        name: "interop",
+        run: interop,
     },
     Step {
         name: "typescript",
@@ -154,6 +158,15 @@ fn clippy(_: &mut Gate) -> Result<Ending> {
 
 fn test(gate: &mut Gate) -> Result<Ending> {
     suite::all_in_ci(gate.servers()?)?;
+    Ok(Ending::Passed)
+}
+
+fn interop(_: &mut Gate) -> Result<Ending> {
+    let libraries = match webhooks::libraries() {
+        Ok(libraries) => libraries,
+        Err(error) => return Ok(Ending::LeftOut(tools::reason(&error))),
+    };
+    suite::interop_in_ci(&libraries)?;
     Ok(Ending::Passed)
 }
 

@@ -18,6 +18,7 @@ mod suite;
 mod tidy;
 mod tools;
 mod typescript;
+mod webhooks;
 
 use std::env;
 use std::ffi::OsString;

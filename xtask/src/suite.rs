@@ -1,14 +1,25 @@
 //! Every test of the workspace, on private servers, and those of the clients in other languages.
 
 use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
 
 use crate::servers::Servers;
-use crate::{Failure, Result, forwarded, process, typescript};
+use crate::{Failure, Result, forwarded, process, tools, typescript, webhooks};
+
+/// The tests that need libraries of others, which come over the network: the gate has a step for them that can be left out.
+const INTEROP: &str = "package(exactly) and test(/^webhook::interop::/)";
 
 pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
     let arguments = forwarded(arguments);
     let servers = Servers::start()?;
-    tests(&servers, arguments)?;
+    let mut tests = nextest()?;
+    match webhooks::libraries() {
+        Ok(libraries) => drop(tests.env(webhooks::LIBRARIES, libraries)),
+        // The tests that need them fail; they may not be among those that were named.
+        Err(error) => eprintln!("the webhook libraries of others are missing: {}", tools::reason(&error)),
+    }
+    process::run(servers.announce(&mut tests).args(arguments))?;
     // Whoever names tests waits for those; doctests take longer to build than most tests to run, and so does a browser.
     if arguments.is_empty() {
         doctests(&servers)?;
@@ -18,17 +29,25 @@ pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
 }
 
 pub(crate) fn all_in_ci(servers: &Servers) -> Result {
-    tests(servers, &["--profile".into(), "ci".into()])?;
+    let rest = format!("not ({INTEROP})");
+    let mut tests = nextest()?;
+    tests.args(["--profile", "ci", "--filterset", &rest]);
+    process::run(servers.announce(&mut tests))?;
     doctests(servers)
 }
 
-fn tests(servers: &Servers, arguments: &[OsString]) -> Result {
+pub(crate) fn interop_in_ci(libraries: &Path) -> Result {
+    let mut tests = nextest()?;
+    tests.args(["--profile", "ci", "--filterset", INTEROP]);
+    process::run(tests.env(webhooks::LIBRARIES, libraries))
+}
+
+/// The same artifacts for all of them, so that nothing is built twice.
+fn nextest() -> Result<Command> {
     process::install_if_missing("nextest")?;
     let mut cargo = process::cargo();
-    cargo
-        .args(["nextest", "run", "--workspace", "--all-features"])
-        .args(arguments);
-    process::run(servers.announce(&mut cargo))
+    cargo.args(["nextest", "run", "--workspace", "--all-features"]);
+    Ok(cargo)
 }
 
 fn doctests(servers: &Servers) -> Result {

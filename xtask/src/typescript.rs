@@ -121,7 +121,7 @@ fn unreached(said: &str) -> String {
 }
 
 /// npm, which comes with Node.
-fn npm() -> Result<PathBuf> {
+pub(crate) fn npm() -> Result<PathBuf> {
     if on_path("npm").is_none() || on_path("node").is_none() {
         install(&["nodejs", "npm"], "Node.js 20 or newer, with npm")?;
     }
@@ -129,7 +129,7 @@ fn npm() -> Result<PathBuf> {
 }
 
 /// The search path with a Node that is new enough in front.
-fn node_first(npm: &Path) -> Result<OsString> {
+pub(crate) fn node_first(npm: &Path) -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = on_path("node").ok_or("node is installed, but not in PATH")?;
     if major(&own).is_ok_and(|major| major >= NODE_MAJOR_MIN) {
@@ -177,7 +177,7 @@ fn chromium() -> Result<PathBuf> {
 }
 
 /// Installs Debian packages, or says what a person has to install.
-fn install(packages: &[&str], wanted: &str) -> Result {
+pub(crate) fn install(packages: &[&str], wanted: &str) -> Result {
     let names = packages.join(" and ");
     if let Some(obstacle) = obstacle() {
         return Err(format!("{names} missing and {obstacle}: install {wanted}"));

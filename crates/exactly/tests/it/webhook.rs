@@ -1,5 +1,6 @@
 //! Events that go out and come in.
 
+mod interop;
 mod keys;
 mod reference;
 mod senders;
