@@ -175,6 +175,8 @@ fn an_event_of_github_needs_sha_256_and_a_delivery() {
         "sha256=",
         GITHUB_CODE,
         sha1,
+        &format!("sha1={GITHUB_CODE}"),
+        &format!("SHA256={GITHUB_CODE}"),
         &format!("sha256={GITHUB_CODE}00"),
         &format!("sha256={}", "g".repeat(64)),
     ] {
