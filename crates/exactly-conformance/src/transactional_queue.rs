@@ -1,6 +1,8 @@
 //! The promises of queues whose tasks commit with the effect, one function each.
 
 pub mod enqueue_in;
+pub mod raise_in;
+pub mod record_in;
 pub mod settle_in;
 
 use std::time::Duration;

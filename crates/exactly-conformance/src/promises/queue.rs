@@ -270,6 +270,29 @@ macro_rules! __transactional_queue_promises {
                 a_commit_wakes_watchers
                 transactions_do_not_run_out
             }
+            raise_in {
+                only_a_higher_number_is_raised
+                a_number_that_is_undone_was_never_raised
+                a_second_transaction_is_judged_by_what_the_first_left
+            }
+            record_in {
+                effect_and_record_commit_together
+                a_recorded_task_is_as_one_that_was_worked_off
+                every_end_is_recorded
+                a_failure_is_recorded_with_its_history
+                a_recorded_retry_waits_its_time
+                a_recorded_task_is_pruned
+                a_key_is_found_in_every_state_and_left_alone
+                another_payload_is_told_in_a_transaction
+                a_rolled_back_record_was_never_there
+                a_dropped_record_was_never_there
+                a_second_record_waits_and_finds
+                a_second_record_waits_and_adds
+                enqueuing_waits_for_a_record
+                a_record_waits_for_what_is_enqueued
+                of_ten_transactions_one_records
+                a_record_that_waits_wakes_watchers
+            }
             settle_in {
                 effect_and_outcome_commit_together
                 a_rollback_leaves_the_task_running

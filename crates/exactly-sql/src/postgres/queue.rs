@@ -11,6 +11,7 @@ mod enqueue;
 mod inspect;
 mod lanes;
 mod lease;
+mod record;
 mod registry;
 mod settle;
 mod sql;
@@ -33,7 +34,7 @@ pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
 use self::lease::Rounds;
 use self::sql::Sql;
-pub(super) use self::tables::{CARDS, PUBLISH, READY, TABLES};
+pub(super) use self::tables::{CARDS, MARKS, PUBLISH, READY, TABLES};
 use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
@@ -186,7 +187,7 @@ impl Queue for PgQueue {
                 settled = within(BATCH_TIMEOUT, self.settle_free_on(&mut conn, settlements)).await;
             }
             let settled = self.answered(conn, settled, CONTEXT)?;
-            if settlements.iter().any(is_due_again) {
+            if settlements.iter().any(|settlement| is_due_again(&settlement.end)) {
                 self.announce();
             }
             Ok(settled)
@@ -245,9 +246,9 @@ impl Queue for PgQueue {
     }
 }
 
-/// Whether its task can be leased at once. What is to wait is found when it is due: telling everybody now would be for nothing.
-fn is_due_again(settlement: &Settlement) -> bool {
-    match &settlement.end {
+/// Whether a task can be leased at once after this. What is to wait is found when it is due: telling everybody now would be for nothing.
+fn is_due_again(end: &End) -> bool {
+    match end {
         End::Release => true,
         End::Retry { after, .. } => after.is_zero(),
         End::Done(_) | End::Bury(_) | End::Hold(_) => false,

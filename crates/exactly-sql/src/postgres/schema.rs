@@ -16,11 +16,12 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 4] = [
+const TASKS: [&str; 5] = [
     super::queue::TABLES,
     super::queue::READY,
     super::queue::CARDS,
     super::queue::PUBLISH,
+    super::queue::MARKS,
 ];
 
 const RECORDS: &str = r"create table if not exists {table} (
@@ -70,6 +71,7 @@ const ATTEMPTS: &str = "_attempts";
 const LANES: &str = "_lanes";
 const SCHEDULES: &str = "_schedules";
 const CARDS: &str = "_cards";
+const MARKS: &str = "_marks";
 
 /// What the name of the function that publishes events has more than the table's.
 const PUBLISHES: &str = "_publish";
@@ -167,6 +169,11 @@ impl Place {
         format!("{}.\"{}{PUBLISHES}\"", self.schema.quoted(), self.table)
     }
 
+    /// The highest numbers of what comes out of order, as statements name them.
+    pub(super) fn marks(&self) -> String {
+        format!("{}.\"{}{MARKS}\"", self.schema.quoted(), self.table)
+    }
+
     /// Refuses a table beside which a name would be so long that PostgreSQL cuts it off: two tables would then share what
     /// has that name.
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -210,6 +217,7 @@ impl Place {
             let script = script.replace("{schedules}", &self.schedules());
             let script = script.replace("{cards}", &self.cards());
             let script = script.replace("{publish}", &self.publish());
+            let script = script.replace("{marks}", &self.marks());
             script.replace("{complete}", &self.complete())
         };
         let migrations: String = self.layout.migrations().iter().map(named).collect();

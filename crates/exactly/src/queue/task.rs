@@ -276,7 +276,7 @@ impl fmt::Display for TaskState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a task that was found may have an outcome, or be dead"]
 pub enum Enqueued {
-    /// It waits.
+    /// It was added.
     New(TaskId),
     /// Its key was taken before, and nothing was changed.
     Found(Found),

@@ -16,7 +16,7 @@ use crate::postgres::session::{BATCH_TIMEOUT, within};
 use crate::postgres::tx::forget_stale_plans;
 
 /// How often a task is enqueued again that was there and was pruned before it could be read.
-const ROUNDS_MAX: u32 = 16;
+pub(super) const ROUNDS_MAX: u32 = 16;
 
 impl PgQueue {
     /// As [`enqueue`](exactly::queue::Queue::enqueue), if the transaction that `conn` is in commits. After its commit,
@@ -89,7 +89,12 @@ impl PgQueue {
         row.try_get::<Option<Vec<Uuid>>, _>(0).map(Option::unwrap_or_default)
     }
 
-    async fn find(&self, conn: &mut PgConnection, tasks: &[Task], left: &[usize]) -> Result<Vec<Found>, sqlx::Error> {
+    pub(super) async fn find(
+        &self,
+        conn: &mut PgConnection,
+        tasks: &[Task],
+        left: &[usize],
+    ) -> Result<Vec<Found>, sqlx::Error> {
         let of = || left.iter().map(|&n| &tasks[n]);
         let rows = self
             .sql

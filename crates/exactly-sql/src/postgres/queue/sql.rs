@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use exactly::queue::{FailureKind, TaskState};
 
+use super::record;
 use crate::postgres::schema::Place;
 use crate::postgres::session::Sessions;
 use crate::postgres::sql::Text;
 use crate::postgres::sweep::Sweeper;
 
-const NOW: &str = "clock_timestamp()";
+pub(super) const NOW: &str = "clock_timestamp()";
 
 /// The time at the start of a statement, to which an index can be searched. Compared with [`NOW`] itself, all of a lane would be
 /// read, with what is due next year.
@@ -34,6 +35,8 @@ pub(super) struct Sql {
     pub(super) cards: String,
     pub(super) insert: Text,
     pub(super) find: Text,
+    pub(super) record: Text,
+    pub(super) raise: Text,
     pub(super) lease: Text,
     pub(super) lock_capped: Text,
     pub(super) lease_capped: Text,
@@ -68,6 +71,8 @@ impl Sql {
                 "select c.id, c.state, c.outcome, c.payload <> w.payload
                  from unnest($1::uuid[], $2::bytea[]) as w (id, payload) join {table} c on c.id = w.id"
             )),
+            record: Text::new(record::sql(&table, &attempts)),
+            raise: Text::new(record::raise_sql(&place.marks())),
             lease: Text::new(lease(&table, &lanes)),
             lock_capped: Text::new(format!(
                 "select s.lane, s.cap from {lanes} s
@@ -293,13 +298,18 @@ fn end_when_idle(table: &str, leases: &str) -> String {
     )
 }
 
+/// The numbers of failures that a task had no part in.
+pub(super) fn uncounted() -> String {
+    let uncounted = FailureKind::ALL.iter().filter(|kind| !kind.is_counted());
+    let uncounted: Vec<_> = uncounted.map(|kind| kind.code().to_string()).collect();
+    uncounted.join(", ")
+}
+
 /// What is `told` is read from those that were settled.
 ///
 /// What is released, and is to wait without a time, waits as it did before it was leased.
 fn settle(table: &str, attempts: &str, told: &str) -> String {
-    let uncounted = FailureKind::ALL.iter().filter(|kind| !kind.is_counted());
-    let uncounted: Vec<_> = uncounted.map(|kind| kind.code().to_string()).collect();
-    let uncounted = uncounted.join(", ");
+    let uncounted = uncounted();
     format!(
         "with t as materialized (select {NOW} as now),
          settled as (

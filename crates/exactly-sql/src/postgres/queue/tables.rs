@@ -67,3 +67,10 @@ pub(in crate::postgres) const PUBLISH: &str = include_str!("publish.sql");
 
 /// Since when a task was due is kept while it runs, so that it goes back to its place in its lane.
 pub(in crate::postgres) const READY: &str = "alter table {table} add column if not exists ready_at timestamptz;\n";
+
+/// The highest number under each name.
+pub(in crate::postgres) const MARKS: &str = r#"create table if not exists {marks} (
+    name text collate "C" primary key,
+    number bigint not null
+);
+"#;

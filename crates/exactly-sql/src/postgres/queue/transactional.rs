@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue, check_batch};
+use exactly::queue::{End, Enqueued, Settlement, Task, TransactionalQueue, check_batch};
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError};
 use sqlx::PgConnection;
@@ -40,6 +40,33 @@ impl TransactionalQueue for PgQueue {
         })
     }
 
+    fn record_in<'a>(&'a self, tx: &'a mut Self::Tx, task: &'a Task, end: &'a End) -> Reply<'a, Enqueued> {
+        Box::pin(async move {
+            let recorded = within(BATCH_TIMEOUT, self.record_on(tx.own(), task, end)).await;
+            match &recorded {
+                Ok(recorded) => {
+                    tx.sound();
+                    if recorded.is_new() && is_due_again(end) {
+                        tx.arrives(&self.announcer);
+                    }
+                }
+                Err(error) => tx.failed(error).await,
+            }
+            recorded.map_err(failed("record task"))
+        })
+    }
+
+    fn raise_in<'a>(&'a self, tx: &'a mut Self::Tx, name: &'a str, number: i64) -> Reply<'a, bool> {
+        Box::pin(async move {
+            let raised = within(BATCH_TIMEOUT, self.raise_on(tx.own(), name, number)).await;
+            match &raised {
+                Ok(_) => tx.sound(),
+                Err(error) => tx.failed(error).await,
+            }
+            raised.map_err(failed("raise mark"))
+        })
+    }
+
     fn settle_in<'a>(&'a self, tx: &'a mut Self::Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
         Box::pin(async move {
             check_batch(settlements.len(), "settle tasks")?;
@@ -47,7 +74,7 @@ impl TransactionalQueue for PgQueue {
             match &settled {
                 Ok(_) => {
                     tx.sound();
-                    if settlements.iter().any(is_due_again) {
+                    if settlements.iter().any(|settlement| is_due_again(&settlement.end)) {
                         tx.arrives(&self.announcer);
                     }
                 }

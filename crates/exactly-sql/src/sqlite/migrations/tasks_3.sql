@@ -5,3 +5,8 @@ create table if not exists "{prefix}_cards" (
   changed_at integer not null,
   value blob not null
 ) strict, without rowid;
+-- The highest number under each name, for what comes out of order.
+create table if not exists "{prefix}_marks" (
+  name text not null primary key,
+  number integer not null
+) strict, without rowid;

@@ -3,6 +3,8 @@
 //! The rows are read and decided on one after the other, so two steps about one task in one call see each other. The
 //! decisions are those of [`MemoryQueue`](exactly::queue::MemoryQueue), which is the model.
 
+mod record;
+
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
@@ -318,6 +320,11 @@ impl Row {
 
     fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
         bind(arguments, self.number)?;
+        self.bind_state(arguments)
+    }
+
+    /// What changes, in the order of every statement that writes it.
+    fn bind_state(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
         bind(arguments, self.state.code())?;
         bind(arguments, self.failures)?;
         bind(arguments, self.rescues)?;

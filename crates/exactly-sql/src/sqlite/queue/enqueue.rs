@@ -18,7 +18,7 @@ use crate::sqlite::table::timestamp;
 use crate::sqlite::tx::check_open;
 
 /// A task that is there.
-struct Stored {
+pub(super) struct Stored {
     state: TaskState,
     outcome: Option<Bytes>,
     payload: Vec<u8>,
@@ -93,7 +93,7 @@ impl SqliteQueue {
         added.iter().map(|row| stored_id(row, 0)).collect()
     }
 
-    async fn find(
+    pub(super) async fn find(
         &self,
         connection: &mut SqliteConnection,
         ids: &[TaskId],
@@ -119,7 +119,7 @@ impl SqliteQueue {
     }
 }
 
-fn found(task: &Task, stored: &HashMap<TaskId, Stored>) -> Result<Found, sqlx::Error> {
+pub(super) fn found(task: &Task, stored: &HashMap<TaskId, Stored>) -> Result<Found, sqlx::Error> {
     let stored = stored.get(&task.id()).ok_or(sqlx::Error::RowNotFound)?;
     Ok(Found {
         id: task.id(),

@@ -32,6 +32,8 @@ const ENTRY: &str = "name, definition, paused, position, changed_at";
 pub(super) struct Statements {
     pub(super) insert: Vec<SqlStr>,
     pub(super) find: Vec<SqlStr>,
+    pub(super) record: SqlStr,
+    pub(super) raise: SqlStr,
     /// What changes are decided on.
     pub(super) load: Vec<SqlStr>,
     pub(super) lost: SqlStr,
@@ -71,6 +73,7 @@ impl Statements {
             lanes,
             schedules,
             cards,
+            marks: _,
         } = &names;
         let old =
             format!("select number from {tasks} where state = ? and ended_at <= ? order by ended_at, number limit ?");
@@ -82,6 +85,8 @@ impl Statements {
                     marks(size)
                 )
             }),
+            record: sql(names.record()),
+            raise: sql(names.raise()),
             load: sizes(|size| names.load(&format!("t.id in ({})", marks(size)))),
             lost: sql(names.load("t.state = 1 and t.due_at <= ? order by t.due_at limit ?")),
             save: sizes(|size| names.save(size)),
@@ -138,6 +143,7 @@ struct Names {
     lanes: String,
     schedules: String,
     cards: String,
+    marks: String,
 }
 
 impl Names {
@@ -149,6 +155,7 @@ impl Names {
             lanes: format!("\"{prefix}_lanes\""),
             schedules: format!("\"{prefix}_schedules\""),
             cards: format!("\"{prefix}_cards\""),
+            marks: format!("\"{prefix}_marks\""),
         }
     }
 
@@ -159,6 +166,24 @@ impl Names {
             "insert into {tasks} (enqueued_at, id, kind, key, lane, version, due_at, payload, state, failures, rescues, \
              fence) select ?, *, 0, 0, 0, ? from (values {rows}) where column1 is not null \
              on conflict (id) do nothing returning id"
+        )
+    }
+
+    /// The same for one that has ended before it is here.
+    fn record(&self) -> String {
+        let (tasks, row) = (&self.tasks, rows(17, 1));
+        format!(
+            "insert into {tasks} (id, kind, key, lane, version, enqueued_at, payload, started_at, state, failures, rescues, \
+             fence, due_at, ended_at, failure_kind, failure_message, outcome) values {row} \
+             on conflict (id) do nothing returning number"
+        )
+    }
+
+    fn raise(&self) -> String {
+        let marks = &self.marks;
+        format!(
+            "insert into {marks} as m (name, number) values (?, ?) \
+             on conflict (name) do update set number = excluded.number where m.number < excluded.number returning 1"
         )
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
-use exactly::queue::{Enqueued, Settlement, Task, TransactionalQueue, check_batch};
+use exactly::queue::{End, Enqueued, Settlement, Task, TaskState, TransactionalQueue, check_batch};
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError};
 
@@ -19,6 +19,8 @@ use crate::sqlite::tx::check_open;
 const OPEN_WAIT_MAX: Duration = Duration::from_mins(1);
 
 const ENQUEUE: &str = "enqueue tasks";
+const RECORD: &str = "record task";
+const RAISE: &str = "raise mark";
 const SETTLE: &str = "settle tasks";
 
 impl SqliteQueue {
@@ -53,6 +55,24 @@ impl TransactionalQueue for SqliteQueue {
             tx.arrives(&self.arrivals);
             let now = self.now_on(tx).await.map_err(failed(ENQUEUE))?;
             self.enqueue_on(tx, tasks, now).await.map_err(failed(ENQUEUE))
+        })
+    }
+
+    fn record_in<'a>(&'a self, tx: &'a mut Self::Tx, task: &'a Task, end: &'a End) -> Reply<'a, Enqueued> {
+        Box::pin(async move {
+            tx.check(RECORD)?;
+            if end.state() == TaskState::Waiting {
+                tx.arrives(&self.arrivals);
+            }
+            let now = self.now_on(tx).await.map_err(failed(RECORD))?;
+            self.record_on(tx, task, end, now).await.map_err(failed(RECORD))
+        })
+    }
+
+    fn raise_in<'a>(&'a self, tx: &'a mut Self::Tx, name: &'a str, number: i64) -> Reply<'a, bool> {
+        Box::pin(async move {
+            tx.check(RAISE)?;
+            self.raise_on(tx, name, number).await.map_err(failed(RAISE))
         })
     }
 

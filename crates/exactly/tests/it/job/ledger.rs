@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use exactly::queue::{
-    Ask, Enqueued, InspectQueue, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Ruling, Settlement, Task, TaskId,
-    TaskState, TransactionalQueue,
+    Ask, End, Enqueued, InspectQueue, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Ruling, Settlement, Task,
+    TaskId, TaskState, TransactionalQueue,
 };
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
@@ -107,6 +107,10 @@ impl TransactionalQueue for Ledger {
         })
     }
 
+    fn record_in<'a>(&'a self, _tx: &'a mut Tx, task: &'a Task, _end: &'a End) -> Reply<'a, Enqueued> {
+        panic!("jobs are enqueued before they are done: {}", task.key())
+    }
+
     fn settle_in<'a>(&'a self, tx: &'a mut Tx, settlements: &'a [Settlement]) -> Reply<'a, Vec<Fenced>> {
         Box::pin(async move {
             self.at(Point::Settle).await?;
@@ -119,6 +123,10 @@ impl TransactionalQueue for Ledger {
             }
             Ok(fenced)
         })
+    }
+
+    fn raise_in<'a>(&'a self, _tx: &'a mut Tx, name: &'a str, number: i64) -> Reply<'a, bool> {
+        panic!("jobs come in any order: {name} {number}")
     }
 
     fn commit(&self, tx: Tx) -> Reply<'_, ()> {
