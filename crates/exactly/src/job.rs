@@ -90,7 +90,11 @@ pub use self::context::Context;
 pub use self::error::JobError;
 pub use self::names::{daily_key, deterministic_id};
 pub use self::plain::{Plain, Work, from_fn, of};
+#[cfg(feature = "webhook")]
+pub(crate) use self::terms::Terms;
 pub use self::transactional::{Transactional, Working, transactional};
+#[cfg(feature = "webhook")]
+pub(crate) use self::transactional::{conclude, roll_back};
 use crate::queue::{Failure, FailureKind, Lane, Leased};
 use crate::worker::{Builder, Handler};
 

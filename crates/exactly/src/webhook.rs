@@ -12,6 +12,7 @@ pub mod delivery;
 #[cfg(feature = "webhook-delivery")]
 mod dispatch;
 mod event;
+mod inbox;
 mod outbox;
 mod signature;
 
@@ -21,6 +22,7 @@ pub use self::dispatch::{
     Parking, Standing, TypeFilter,
 };
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
+pub use self::inbox::{Applying, Inbox, InboxBuilder, InvalidInbox, Receipt, Received, Refused, Version};
 pub use self::outbox::{EVENT_KIND, Outbox, PublishError, Published};
 pub use self::signature::{
     ID_HEADER, InvalidKey, Rejected, SIGNATURE_HEADER, Secret, SharedSecret, Signer, SigningKey, TIMESTAMP_HEADER,

@@ -6,6 +6,8 @@
 mod conformance_postgres;
 #[cfg(feature = "sqlite")]
 mod conformance_sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod inbox;
 #[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
 mod layer;
 #[cfg(feature = "postgres")]

@@ -4,7 +4,7 @@ mod batch;
 mod failure;
 mod held;
 mod joined;
-mod queue;
+pub(crate) mod queue;
 mod scheduler;
 mod server;
 mod sessions;

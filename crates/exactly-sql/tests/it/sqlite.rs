@@ -5,7 +5,7 @@ mod book;
 mod faults;
 #[cfg(feature = "journal")]
 mod journal;
-mod queue;
+pub(crate) mod queue;
 mod scheduler;
 mod schema;
 mod settings;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::JobError;
+use crate::StoreError;
 use crate::queue::{End, FailureKind, Leased};
 use crate::retry::{Class, Policy, Schedule};
 use crate::spread::Spread;
@@ -12,10 +15,10 @@ pub(super) const TIME_LIMIT_DEFAULT: Duration = Duration::from_mins(5);
 
 /// What applies to the jobs of one kind.
 #[derive(Debug)]
-pub(super) struct Terms {
+pub(crate) struct Terms {
     pub(super) schedule: Schedule,
     pub(super) retries_max: u32,
-    pub(super) time_limit: Duration,
+    pub(crate) time_limit: Duration,
     spread: Spread,
 }
 
@@ -35,8 +38,29 @@ impl Default for Terms {
 
 impl Terms {
     /// What becomes of a job whose attempt failed so.
-    pub(super) fn failed(&self, task: &Leased, error: &JobError) -> End {
+    pub(crate) fn failed(&self, task: &Leased, error: &JobError) -> End {
         self.end(error, task.failures, self.spread.next())
+    }
+
+    /// The same for what was no task yet at its first attempt.
+    #[cfg(feature = "webhook")]
+    pub(crate) fn failed_first(&self, error: &JobError) -> End {
+        self.end(error, 0, self.spread.next())
+    }
+
+    /// What the queue answers in the time of an attempt.
+    pub(crate) async fn bounded<T>(
+        &self,
+        attempted: &str,
+        reply: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, JobError> {
+        match timeout(self.time_limit, reply).await {
+            Ok(answer) => answer.map_err(JobError::transient),
+            Err(_) => Err(JobError::timeout(format!(
+                "{attempted}: no answer within {:?}",
+                self.time_limit
+            ))),
+        }
     }
 
     /// An attempt that was given so long has not ended.

@@ -9,15 +9,16 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::timeout;
 
 use self::shared::Shared;
 use super::terms::Terms;
 use super::{Context, Job, JobError, JobHandler, read, write};
+use crate::Fenced;
 use crate::queue::{End, Leased, Settlement, TransactionalQueue};
 use crate::retry::Schedule;
 use crate::worker::{Handler, Ran, Run};
-use crate::{Fenced, StoreError};
 
 /// How long to wait for a transaction to be rolled back. What is not rolled back by then is when its connection is.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
@@ -122,61 +123,59 @@ where
     }
 
     async fn attempt(&self, task: &Leased, job: J) -> Result<Ran, JobError> {
-        let mut tx = self.bounded("open transaction", self.queue.open()).await?;
-        let outcome = match self.work(task, job, &mut tx).await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                self.roll_back(tx).await;
-                return Err(error);
-            }
-        };
-        let settlement = Settlement::new(task.lease, End::Done(outcome));
-        let settled = self.queue.settle_in(&mut tx, slice::from_ref(&settlement));
-        match self.bounded("settle job", settled).await {
-            Ok(fenced) if fenced == [Fenced::Applied] => {}
-            // Somebody else has the job, and makes its effect.
-            Ok(_) => {
-                self.roll_back(tx).await;
-                return Ok(Ran::Superseded);
-            }
-            Err(error) => {
-                self.roll_back(tx).await;
-                return Err(error);
-            }
-        }
-        // If this fails, it may have been committed all the same. Settling the job otherwise waits for the lost commit, and
-        // changes nothing if it came through. Not by a release: a commit that can never work would be tried for ever.
-        self.bounded("commit job", self.queue.commit(tx)).await?;
-        Ok(Ran::Settled)
+        let mut tx = self.terms.bounded("open transaction", self.queue.open()).await?;
+        let worked = self.work(task, job, &mut tx).await;
+        conclude(&*self.queue, &self.terms, tx, task, worked).await
     }
 
-    async fn work(&self, task: &Leased, job: J, tx: &mut Q::Tx) -> Result<bytes::Bytes, JobError> {
+    async fn work(&self, task: &Leased, job: J, tx: &mut Q::Tx) -> Result<Bytes, JobError> {
         let (cx, _running) = Context::of(task);
         let worked = timeout(self.terms.time_limit, (self.work)(job, tx, cx)).await;
         let outcome = worked.unwrap_or_else(|_| Err(self.terms.late()))?;
         write::<J>(&outcome)
     }
+}
 
-    async fn roll_back(&self, tx: Q::Tx) {
-        // Dropping it rolls back as well.
-        let rolled_back = timeout(ROLLBACK_PATIENCE, self.queue.rollback(tx)).await;
-        if let Ok(Err(error)) = rolled_back {
-            tracing::debug!(%error, "transaction not rolled back by itself");
+/// Settles a job in the transaction of its effect, and commits. What failed, or is somebody else's by now, is rolled back.
+pub(crate) async fn conclude<Q: TransactionalQueue>(
+    queue: &Q,
+    terms: &Terms,
+    mut tx: Q::Tx,
+    task: &Leased,
+    worked: Result<Bytes, JobError>,
+) -> Result<Ran, JobError> {
+    let outcome = match worked {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            roll_back(queue, tx).await;
+            return Err(error);
+        }
+    };
+    let settlement = Settlement::new(task.lease, End::Done(outcome));
+    let settled = queue.settle_in(&mut tx, slice::from_ref(&settlement));
+    match terms.bounded("settle job", settled).await {
+        Ok(fenced) if fenced == [Fenced::Applied] => {}
+        // Somebody else has the job, and makes its effect.
+        Ok(_) => {
+            roll_back(queue, tx).await;
+            return Ok(Ran::Superseded);
+        }
+        Err(error) => {
+            roll_back(queue, tx).await;
+            return Err(error);
         }
     }
+    // If this fails, it may have been committed all the same. Settling the job otherwise waits for the lost commit, and
+    // changes nothing if it came through. Not by a release: a commit that can never work would be tried for ever.
+    terms.bounded("commit job", queue.commit(tx)).await?;
+    Ok(Ran::Settled)
+}
 
-    async fn bounded<T>(
-        &self,
-        attempted: &str,
-        reply: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, JobError> {
-        match timeout(self.terms.time_limit, reply).await {
-            Ok(answer) => answer.map_err(JobError::transient),
-            Err(_) => Err(JobError::timeout(format!(
-                "{attempted}: no answer within {:?}",
-                self.terms.time_limit
-            ))),
-        }
+pub(crate) async fn roll_back<Q: TransactionalQueue>(queue: &Q, tx: Q::Tx) {
+    // Dropping it rolls back as well.
+    let rolled_back = timeout(ROLLBACK_PATIENCE, queue.rollback(tx)).await;
+    if let Ok(Err(error)) = rolled_back {
+        tracing::debug!(%error, "transaction not rolled back by itself");
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::Place;
 
 /// A schema with tasks and a table of effects.
-struct Yard(Place);
+pub(crate) struct Yard(pub(crate) Place);
 
 impl QueueHarness for Yard {
     type Queue = PgQueue;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::{Place, assert_replays, call, run};
 
 /// A file with tasks and a table of effects.
-struct Shop(Place);
+pub(crate) struct Shop(Place);
 
 impl Shop {
     fn builder(&self) -> SqliteQueueBuilder {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::{Transactional, Working};
+use super::{Transactional, Working, roll_back};
 use crate::Fenced;
 use crate::job::{Context, Job, JobError, read};
 use crate::queue::{End, Leased, Settlement, TransactionalQueue};
@@ -128,7 +128,7 @@ where
     }
 
     async fn together(&self, party: &[Waiting]) -> Together {
-        let Ok(mut tx) = self.bounded("open transaction", self.queue.open()).await else {
+        let Ok(mut tx) = self.terms.bounded("open transaction", self.queue.open()).await else {
             return Together::RolledBack;
         };
         let mut settlements = Vec::with_capacity(party.len());
@@ -138,18 +138,18 @@ where
                 Err(_) => None,
             };
             let Some(outcome) = worked else {
-                self.roll_back(tx).await;
+                roll_back(&*self.queue, tx).await;
                 return Together::RolledBack;
             };
             settlements.push(Settlement::new(task.lease, End::Done(outcome)));
         }
         let settled = self.queue.settle_in(&mut tx, &settlements);
-        let settled = self.bounded("settle jobs", settled).await;
+        let settled = self.terms.bounded("settle jobs", settled).await;
         if !settled.is_ok_and(|settled| settled.iter().all(|fenced| *fenced == Fenced::Applied)) {
-            self.roll_back(tx).await;
+            roll_back(&*self.queue, tx).await;
             return Together::RolledBack;
         }
-        match self.bounded("commit jobs", self.queue.commit(tx)).await {
+        match self.terms.bounded("commit jobs", self.queue.commit(tx)).await {
             Ok(()) => Together::Committed,
             Err(error) => Together::Unknown(error),
         }

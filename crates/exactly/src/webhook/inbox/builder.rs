@@ -1,0 +1,159 @@
+//! Putting an inbox together, with every mistake told at once.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Apply, Applying, Inbox, Order, Parts, Received, Version};
+use crate::clock::{Clock, WallClock};
+use crate::job::Terms;
+use crate::queue::{Task, TransactionalQueue};
+use crate::webhook::Verifier;
+
+/// The kind of tasks that events are, up to their source.
+const KIND: &str = "exactly.inbox/";
+/// The kind of those whose id was used before.
+const QUARANTINE_KIND: &str = "exactly.quarantine/";
+
+/// The longest name of a source, in bytes.
+const SOURCE_BYTES_MAX: usize = 100;
+
+/// Less than senders wait for an answer: Stripe, GitHub and our own deliveries give up between 10 and 30 s.
+const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(8);
+/// Well below the silence after which a database ends the transaction.
+const TIME_LIMIT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(30);
+
+/// Builds an [`Inbox`].
+#[must_use]
+pub struct InboxBuilder<Q: TransactionalQueue> {
+    queue: Arc<Q>,
+    source: Arc<str>,
+    verifier: Option<Verifier>,
+    apply: Option<Box<Apply<Q::Tx>>>,
+    order: Option<Box<Order>>,
+    clock: Arc<dyn Clock>,
+    time_limit: Duration,
+}
+
+impl<Q: TransactionalQueue> InboxBuilder<Q> {
+    pub(super) fn new(queue: Arc<Q>, source: Arc<str>) -> Self {
+        Self {
+            queue,
+            source,
+            verifier: None,
+            apply: None,
+            order: None,
+            clock: Arc::new(WallClock),
+            time_limit: TIME_LIMIT_DEFAULT,
+        }
+    }
+
+    /// What tells the sender's requests from others. There has to be one.
+    pub fn verifier(mut self, verifier: Verifier) -> Self {
+        self.verifier = Some(verifier);
+        self
+    }
+
+    /// What is done about an event, in the transaction that it is noted in. The function neither commits nor rolls back. There
+    /// has to be one.
+    ///
+    /// It may run more than once for one event, but only one run commits; what it does outside of the transaction happens each
+    /// time.
+    pub fn handler<F>(mut self, apply: F) -> Self
+    where
+        F: for<'t> Fn(&'t mut Q::Tx, &'t Received) -> Applying<'t> + Send + Sync + 'static,
+    {
+        self.apply = Some(Box::new(apply));
+        self
+    }
+
+    /// What an event is about and how new it is, if it says. One that is not newer than what was applied to the same is
+    /// [stale](super::Receipt::Stale), and its handler does not run. Without this, events are applied as they come.
+    ///
+    /// The highest number of every entity is kept for good, in a row of its own.
+    pub fn versions(mut self, order: impl Fn(&Received) -> Option<Version> + Send + Sync + 'static) -> Self {
+        self.order = Some(Box::new(order));
+        self
+    }
+
+    /// How long the handler may take while the sender waits: 8 seconds unless told otherwise. What takes longer is deferred to
+    /// a worker, which gives it 5 minutes.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// The clock that judges how old a signature is: the wall clock unless told otherwise, since senders go by theirs.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The inbox, or all that is wrong with it.
+    pub fn build(self) -> Result<Inbox<Q>, InvalidInbox> {
+        let faults = self.faults();
+        let (Some(verifier), Some(apply), true) = (self.verifier, self.apply, faults.is_empty()) else {
+            return Err(InvalidInbox(faults));
+        };
+        Ok(Inbox(Arc::new(Parts {
+            queue: self.queue,
+            kind: format!("{KIND}{}", self.source).into(),
+            quarantine: format!("{QUARANTINE_KIND}{}", self.source).into(),
+            source: self.source,
+            verifier,
+            clock: self.clock,
+            apply,
+            order: self.order,
+            time_limit: self.time_limit,
+            terms: Terms::default(),
+        })))
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let (source, most) = (&self.source, SOURCE_BYTES_MAX);
+        if !(1..=most).contains(&source.len()) || source.chars().any(char::is_control) {
+            faults.push(format!(
+                "source is {source:?}: use 1 to {most} bytes without control characters"
+            ));
+        }
+        if self.verifier.is_none() {
+            faults.push("there is no verifier: without one anybody could send events".to_owned());
+        }
+        if self.apply.is_none() {
+            faults.push("there is no handler".to_owned());
+        }
+        if !TIME_LIMIT.contains(&self.time_limit) {
+            let (least, most) = (TIME_LIMIT.start(), TIME_LIMIT.end());
+            let limit = self.time_limit;
+            faults.push(format!("time_limit is {limit:?}: use {least:?} to {most:?}"));
+        }
+        faults
+    }
+}
+
+impl<Q: TransactionalQueue> fmt::Debug for InboxBuilder<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InboxBuilder")
+            .field("source", &self.source)
+            .field("time_limit", &self.time_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with an inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidInbox(Vec<String>);
+
+impl fmt::Display for InvalidInbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "build inbox: {}", self.0.join("; "))
+    }
+}
+
+impl std::error::Error for InvalidInbox {}
+
+// Both kinds fit with the longest source.
+const _: () = assert!(QUARANTINE_KIND.len() + SOURCE_BYTES_MAX <= Task::KIND_BYTES_MAX);
+const _: () = assert!(KIND.len() <= QUARANTINE_KIND.len());
