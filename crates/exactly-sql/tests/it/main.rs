@@ -10,6 +10,8 @@ mod conformance_sqlite;
 mod inbox;
 #[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
 mod layer;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

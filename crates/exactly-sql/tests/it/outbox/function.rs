@@ -1,0 +1,75 @@
+//! The function by which code in any language publishes.
+
+use std::sync::Arc;
+
+use exactly::queue::{InspectQueue as _, TaskId};
+use exactly::webhook::{EVENT_KIND, Event, EventId, EventType, Outbox, Published, Stored};
+use exactly_conformance::QueueHarness as _;
+use sqlx::{AssertSqlSafe, Executor as _};
+
+use super::event;
+use crate::postgres::queue::Yard;
+
+/// Calls the function with these arguments, as SQL.
+async fn publish(yard: &Yard, arguments: &str) -> Result<bool, sqlx::Error> {
+    let call = format!("select {}.tasks_publish({arguments})", yard.0.schema);
+    sqlx::query_scalar(AssertSqlSafe(call)).fetch_one(&yard.0.pool).await
+}
+
+/// Whoever publishes it, it is one event, and takes part in the caller's transaction.
+#[tokio::test]
+async fn an_event_of_the_function_is_the_librarys() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let outbox = Outbox::new(Arc::clone(&queue), "shop").unwrap();
+    let mut tx = yard.0.pool.begin().await.unwrap();
+    let call = format!("select {}.tasks_publish('evt_0', 'a.b', 'shop', '1')", yard.0.schema);
+    tx.execute(AssertSqlSafe(call)).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(queue.show(TaskId::of(EVENT_KIND, "evt_0")).await.unwrap(), None);
+
+    // Of every length that the digest treats in another way.
+    for length in [1, 24, 25, 26, 33, 34, 88, 89, 98, 128] {
+        let id = "x".repeat(length);
+        let arguments = format!("'{id}', 'invoice.paid', 'shop', '{{\"total\":7}}'");
+        assert!(publish(&yard, &arguments).await.unwrap());
+        assert!(!publish(&yard, &arguments).await.unwrap());
+        assert_eq!(outbox.publish(&event(&id, 7)).await.unwrap(), Published::Before);
+        let other = publish(&yard, &arguments.replace('7', "8")).await.unwrap_err();
+        assert!(other.as_database_error().unwrap().is_unique_violation(), "{other}");
+    }
+    let told = r#"{"text":"ä \" \\ \n"}"#;
+    let arguments = format!("'evt_1', 'a.b', 'a \"shop\"', '{told}', '2026-02-19 09:00:00.5+02'");
+    assert!(publish(&yard, &arguments).await.unwrap());
+    let (id, event_type) = (EventId::new("evt_1").unwrap(), EventType::new("a.b").unwrap());
+    let same = Event::with_id(id, event_type, &serde_json::json!({ "text": "ä \" \\ \n" })).unwrap();
+    let same = same.at(exactly::clock::Timestamp::from_millis(1_771_484_400_500));
+    let outbox = Outbox::new(Arc::clone(&queue), "a \"shop\"").unwrap();
+    assert_eq!(outbox.publish(&same).await.unwrap(), Published::Before);
+    let stored = queue.show(TaskId::of(EVENT_KIND, "evt_1")).await.unwrap().unwrap();
+    assert_eq!(Stored::read(&stored.payload).unwrap().timestamp.unwrap(), "2026-02-19T07:00:00.500Z");
+}
+
+#[tokio::test]
+async fn what_is_no_event_is_refused() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    for (arguments, wrong) in [
+        ("null, 'a.b', 'shop', '1'", "event_id"),
+        ("'a.b', 'a.b', 'shop', '1'", "event_id"),
+        ("'a b', 'a.b', 'shop', '1'", "event_id"),
+        ("'', 'a.b', 'shop', '1'", "event_id"),
+        ("repeat('x', 129), 'a.b', 'shop', '1'", "event_id"),
+        ("'evt', 'a..b', 'shop', '1'", "event_type"),
+        ("'evt', 'a.b.', 'shop', '1'", "event_type"),
+        ("'evt', 'a.*', 'shop', '1'", "event_type"),
+        ("'evt', 'a.b', '', '1'", "source"),
+        ("'evt', 'a.b', chr(10), '1'", "source"),
+        ("'evt', 'a.b', 'shop', null", "data"),
+        ("'evt', 'a.b', 'shop', to_json(repeat('x', 600000))", "data"),
+    ] {
+        let error = publish(&yard, arguments).await.unwrap_err().to_string();
+        assert!(error.contains(wrong), "{arguments}: {error}");
+    }
+    assert_eq!(queue.depths().await.unwrap(), []);
+}
