@@ -90,31 +90,27 @@ async fn a_crash_before_the_commit_loses_nothing<H: TransactionalQueueHarness>()
 /// The future is dropped at another await each time; then the sender tries again.
 async fn a_sender_that_hangs_up_at_any_moment_gets_one_effect<H: TransactionalQueueHarness>() {
     let office = Office::<H>::new().await;
-    let (mut dropped, mut news) = (0, 0);
+    let mut dropped = 0;
     for n in 0..60 {
-        let id = format!("evt_{n}");
+        let (id, polls) = (format!("evt_{n}"), 1 + n % 12);
         let (headers, body) = (signed(&id, "paid"), Bytes::from("paid"));
-        let first = polled(n, office.inbox.receive(&headers, body.clone())).await;
+        let first = polled(polls, office.inbox.receive(&headers, body.clone())).await;
         dropped += usize::from(first.is_none());
         let receipt = office.inbox.receive(&headers, body).await.unwrap();
         assert!(matches!(receipt, Receipt::Applied | Receipt::Duplicate), "{receipt:?}");
-        news += usize::from(receipt == Receipt::Applied);
-        assert_eq!(office.effects(&id).await, 1, "{receipt:?} after {n} polls");
+        assert_eq!(office.effects(&id).await, 1, "{receipt:?} after {polls} polls");
     }
-    assert!(
-        dropped > 2 && news > 1,
-        "{dropped} were dropped, {news} before their commit"
-    );
+    assert!(dropped > 0, "each was done before it could be dropped");
 }
 
-/// What the future comes to, unless it has been polled so often before.
+/// What the future comes to, if that takes no more polls.
 async fn polled<F: Future>(most: usize, future: F) -> Option<F::Output> {
     let (mut future, mut polls) = (Box::pin(future), 0);
     poll_fn(|cx| {
         polls += 1;
         match future.as_mut().poll(cx) {
-            _ if polls > most => Poll::Ready(None),
             Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if polls == most => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     })
