@@ -107,7 +107,7 @@ impl FailureKind {
     /// Whether an attempt that ended so counts among the task's failures, and uses up a retry. It does not if the task had no
     /// part in it.
     pub const fn is_counted(self) -> bool {
-        !matches!(self, Self::Lost | Self::Stopped)
+        !matches!(self, Self::Lost | Self::Stopped | Self::UnknownKind)
     }
 
     /// Its number in a database, where it stays what it is.

@@ -27,8 +27,8 @@ pub trait Registry: Queue {
     fn erase_card<'a>(&'a self, name: &'a str, over: Revision) -> Reply<'a, Fenced>;
 }
 
-/// A value as it is remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A value as it is remembered. Not shown by `Debug`, since it may hold secrets.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Card {
     /// What it is known by.
     pub name: Box<str>,
@@ -38,6 +38,16 @@ pub struct Card {
     pub revision: Revision,
     /// When it was written.
     pub changed_at: Timestamp,
+}
+
+impl fmt::Debug for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Card")
+            .field("name", &self.name)
+            .field("revision", &self.revision)
+            .field("value_bytes", &self.value.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Which value of a name is meant. It rises with each change, also over a name that was forgotten and is used again, because

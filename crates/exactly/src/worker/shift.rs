@@ -26,6 +26,13 @@ use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, TaskState, Wor
 use crate::spread::Spread;
 use crate::{retry, telemetry};
 
+/// What the kinds of tasks begin with that this crate makes itself: ticks, events, deliveries. Another worker of the queue knows
+/// them, or a release that is on its way; none of them may be lost because this one was first.
+const OWN_KINDS: &str = "exactly.";
+
+/// How long such a task waits for the other one.
+const UNKNOWN_OWN_AFTER: Duration = Duration::from_secs(5);
+
 /// The most reports that are taken in before anything else is looked at.
 const REPORTS_MAX: usize = 1024;
 
@@ -219,7 +226,15 @@ impl Shift {
             self.hand.skipped(lease);
             let message = format!("no handler for tasks of the kind {:?}", task.kind);
             let failure = Failure::new(FailureKind::UnknownKind, message);
-            self.settle(task, End::Bury(failure), now);
+            let end = if task.kind.starts_with(OWN_KINDS) {
+                End::Retry {
+                    after: UNKNOWN_OWN_AFTER,
+                    failure,
+                }
+            } else {
+                End::Bury(failure)
+            };
+            self.settle(task, end, now);
             return;
         };
         log::moved(&task, TaskState::Waiting, TaskState::Running, None);

@@ -36,15 +36,20 @@ begin
             message = 'publish event: event_type is not made of words with dots between them',
             hint = 'As in invoice.paid: a-z, 0-9, _ and -, 128 bytes at most.';
     end if;
-    if source is null or octet_length(source) not between 1 and 128 or source ~ '[[:cntrl:]]' then
+    if source is null or octet_length(source) not between 1 and 128 or source ~ '[\u0001-\u001f\u007f-\u009f]' then
         raise exception using errcode = 'invalid_parameter_value',
             message = 'publish event: source is not 1 to 128 bytes without control characters',
             hint = 'Pass the name that consumers know your service by.';
     end if;
-    if data is null or octet_length(data::text) > DATA_MAX then
+    if data is null or octet_length(convert_to(data::text, 'UTF8')) > DATA_MAX then
         raise exception using errcode = 'invalid_parameter_value',
             message = format('publish event: data is null or has more than %s bytes', DATA_MAX),
             hint = 'Put what is larger elsewhere, and its address into the event.';
+    end if;
+    if happened_at is not null and happened_at not between '1970-01-01 00:00Z' and '9999-12-31 00:00Z' then
+        raise exception using errcode = 'invalid_parameter_value',
+            message = 'publish event: happened_at is not a time from 1970 to 9999',
+            hint = 'Leave it out if the event happens now.';
     end if;
 
     -- The task's id is a UUID of version 5, for which there is a SHA-1, which PostgreSQL has not by itself.
@@ -88,19 +93,23 @@ begin
     stored := convert_to('{"eventId":' || to_json(event_id) || ',"eventType":' || to_json(event_type)
         || coalesce(',"timestamp":"' || to_char(happened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '"', '')
         || ',"source":' || to_json(source) || ',"data":' || data || '}', 'UTF8');
-    at := clock_timestamp();
-    -- A second publisher waits here until the first one's transaction ends.
-    insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
-    values (at, at, floor(1000 * extract(epoch from at))::int8, 0, task, KIND, event_id, KIND, stored)
-    on conflict (id) do nothing;
-    if found then
-        return true;
-    end if;
-    select payload into before from {table} where id = task;
+    loop
+        at := clock_timestamp();
+        -- A second publisher waits here until the first one's transaction ends.
+        insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
+        values (at, at, floor(1000 * extract(epoch from at))::int8, 0, task, KIND, event_id, KIND, stored)
+        on conflict (id) do nothing;
+        if found then
+            return true;
+        end if;
+        select payload into before from {table} where id = task;
+        -- Otherwise it was forgotten in between, and is new again.
+        exit when found;
+    end loop;
     if before is distinct from stored then
         raise exception using errcode = 'unique_violation',
             message = format('publish event: %s was published before with another content', event_id),
-            hint = 'Give what happened now an id of its own.';
+            hint = 'Give what happened now an id of its own. Of data each byte counts, white space too.';
     end if;
     return false;
 end

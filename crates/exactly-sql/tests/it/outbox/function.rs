@@ -47,7 +47,10 @@ async fn an_event_of_the_function_is_the_librarys() {
     let outbox = Outbox::new(Arc::clone(&queue), "a \"shop\"").unwrap();
     assert_eq!(outbox.publish(&same).await.unwrap(), Published::Before);
     let stored = queue.show(TaskId::of(EVENT_KIND, "evt_1")).await.unwrap().unwrap();
-    assert_eq!(Stored::read(&stored.payload).unwrap().timestamp.unwrap(), "2026-02-19T07:00:00.500Z");
+    assert_eq!(
+        Stored::read(&stored.payload).unwrap().timestamp.unwrap(),
+        "2026-02-19T07:00:00.500Z"
+    );
 }
 
 #[tokio::test]
@@ -65,6 +68,9 @@ async fn what_is_no_event_is_refused() {
         ("'evt', 'a.*', 'shop', '1'", "event_type"),
         ("'evt', 'a.b', '', '1'", "source"),
         ("'evt', 'a.b', chr(10), '1'", "source"),
+        ("'evt', 'a.b', chr(133), '1'", "source"),
+        ("'evt', 'a.b', 'shop', '1', 'infinity'", "happened_at"),
+        ("'evt', 'a.b', 'shop', '1', '0044-03-15 BC'", "happened_at"),
         ("'evt', 'a.b', 'shop', null", "data"),
         ("'evt', 'a.b', 'shop', to_json(repeat('x', 600000))", "data"),
     ] {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::Fenced;
-use exactly::queue::{Ask, End, Failure, FailureKind, Leased, Queue as _, Settlement, Task, WorkerId};
+use exactly::queue::{
+    Ask, End, Failure, FailureKind, Leased, Queue as _, Registry as _, Settlement, Task, TransactionalQueue as _,
+    WorkerId,
+};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
 use sqlx::AssertSqlSafe;
@@ -144,7 +147,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     let running = leased(&queue, 1).await.remove(0);
     let schema = &yard.0.schema;
     let older = format!(
-        "alter table {schema}.tasks drop column ready_at;
+        "alter table {schema}.tasks drop column ready_at; drop table {schema}.tasks_marks, {schema}.tasks_cards;
          update {schema}.exactly_versions set version = 1 where table_name = 'tasks'"
     );
     sqlx::raw_sql(AssertSqlSafe(older)).execute(&yard.0.pool).await.unwrap();
@@ -160,6 +163,9 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     let keys: Vec<_> = leased(&queue, 3).await.into_iter().map(|leased| leased.key).collect();
     // Since when the first was due had not been kept.
     assert_eq!(keys, ["b".into(), "a".into()]);
+    let mut tx = queue.open().await.unwrap();
+    assert!(queue.raise_in(&mut tx, "a", 1).await.unwrap());
+    assert_eq!(queue.cards("", "", 1).await.unwrap(), []);
 }
 
 /// A notification costs every process a look, so there is none for what cannot be leased yet.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::queue::{
-    Ask, End, Enqueued, Failure, FailureKind, Fence, InspectQueue, Lane, Leased, Queue, Settlement, Task, TaskFilter,
-    TaskPage, TaskState, TransactionalQueue, WorkerId,
+    Ask, End, Enqueued, Failure, FailureKind, Fence, InspectQueue, Lane, Leased, Queue, Registry as _, Settlement,
+    Task, TaskFilter, TaskPage, TaskState, TransactionalQueue, WorkerId,
 };
 use exactly::{Fenced, Keep, Store, StoreErrorKind, TransactionalStore, Verdict};
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
@@ -291,6 +291,9 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     drop(queue);
     let mut stranger = shop.0.stranger().await;
     run(&mut stranger, "alter table exactly_tasks drop column ready_at").await;
+    for table in ["exactly_marks", "exactly_cards"] {
+        run(&mut stranger, &format!("drop table {table}")).await;
+    }
     run(
         &mut stranger,
         "update exactly_versions set version = 1 where table_name = 'exactly_tasks'",
@@ -304,6 +307,9 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     let back = Settlement::new(held[0].lease, End::Release);
     assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);
     assert_eq!(leased(&queue, 3).await.len(), 2);
+    assert_eq!(queue.cards("", "", 1).await.unwrap(), []);
+    let mut tx = queue.open().await.unwrap();
+    assert!(queue.raise_in(&mut tx, "a", 1).await.unwrap());
 }
 
 #[tokio::test]

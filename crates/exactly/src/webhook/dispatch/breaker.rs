@@ -29,6 +29,9 @@ impl Default for Parking {
     }
 }
 
+/// However it is set: for longer, somebody pauses it.
+const PARKED_FOR_MAX: Duration = Duration::from_hours(24);
+
 /// Counts the failures in a row of each endpoint, as this process sees them.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
@@ -41,7 +44,7 @@ pub(super) struct Breaker {
 struct Failing {
     in_a_row: u32,
     parked: u32,
-    until: Option<Instant>,
+    parked_at: Option<Instant>,
 }
 
 impl Breaker {
@@ -57,12 +60,12 @@ impl Breaker {
         self.with(|failing| failing.remove(endpoint));
     }
 
-    /// An attempt failed. Tells for how long the endpoint is to be parked, if that is due to this one.
-    pub(super) fn failed(&self, endpoint: &EndpointId, now: Instant) -> Option<Duration> {
+    /// An attempt failed that began then. Tells for how long the endpoint is to be parked, if that is due to this one.
+    pub(super) fn failed(&self, endpoint: &EndpointId, began: Instant, now: Instant) -> Option<Duration> {
         self.with(|failing| {
             let failing = failing.entry(endpoint.clone()).or_default();
             // What was under way when it was parked says nothing new.
-            if failing.until.is_some_and(|until| now < until) {
+            if failing.parked_at.is_some_and(|parked_at| began <= parked_at) {
                 return None;
             }
             failing.in_a_row += 1;
@@ -70,9 +73,9 @@ impl Breaker {
                 return None;
             }
             let doubled = self.parking.first.saturating_mul(1 << failing.parked.min(16));
-            let parked_for = doubled.min(self.parking.most);
+            let parked_for = doubled.min(self.parking.most).min(PARKED_FOR_MAX);
             failing.parked += 1;
-            failing.until = Some(now + parked_for);
+            failing.parked_at = Some(now);
             Some(parked_for)
         })
     }
@@ -91,26 +94,29 @@ mod tests {
         let (breaker, endpoint) = (Breaker::default(), EndpointId::new("a").unwrap());
         let start = Instant::now();
         for _ in 1..Parking::default().failures {
-            assert_eq!(breaker.failed(&endpoint, start), None);
+            assert_eq!(breaker.failed(&endpoint, start, start), None);
         }
-        assert_eq!(breaker.failed(&endpoint, start), Some(Parking::default().first));
+        assert_eq!(breaker.failed(&endpoint, start, start), Some(Parking::default().first));
         // Those that were under way.
-        assert_eq!(breaker.failed(&endpoint, start), None);
+        assert_eq!(breaker.failed(&endpoint, start, start), None);
         let mut now = start + Parking::default().first;
         for times in [2, 4, 8, 16, 32] {
-            assert_eq!(breaker.failed(&endpoint, now), Some(Parking::default().first * times));
+            assert_eq!(
+                breaker.failed(&endpoint, now, now),
+                Some(Parking::default().first * times)
+            );
             now += Parking::default().first * times;
         }
-        assert_eq!(breaker.failed(&endpoint, now), Some(Parking::default().most));
+        assert_eq!(breaker.failed(&endpoint, now, now), Some(Parking::default().most));
         breaker.worked(&endpoint);
-        assert_eq!(breaker.failed(&endpoint, now), None);
+        assert_eq!(breaker.failed(&endpoint, now, now), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_that_are_not_in_a_row_park_nobody() {
         let (breaker, endpoint) = (Breaker::default(), EndpointId::new("a").unwrap());
         for _ in 0..10 * Parking::default().failures {
-            assert_eq!(breaker.failed(&endpoint, Instant::now()), None);
+            assert_eq!(breaker.failed(&endpoint, Instant::now(), Instant::now()), None);
             breaker.worked(&endpoint);
         }
     }

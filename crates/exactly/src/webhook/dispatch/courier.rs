@@ -6,31 +6,30 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 use metrics::counter;
 use serde::Serialize;
-use tokio::time::Instant;
-use uuid::Uuid;
+use tokio::time::{Instant, sleep};
 
 use super::breaker::{Breaker, Parking};
+use super::endpoints::MEND_KIND;
 use super::fan_out::FanOut;
 use super::pace::Pace;
 use super::roster::Roster;
-use super::{DELIVERY_KIND, Endpoint, EndpointError, EndpointId, Endpoints};
-use crate::StoreError;
+use super::{DELIVERY_KIND, Endpoint, EndpointError, EndpointId, Endpoints, Standing};
 use crate::clock::{Clock, WallClock};
-use crate::queue::{End, Failure, FailureKind, Leased, Registry, Task};
+use crate::queue::{End, Failure, FailureKind, Leased, Registry};
 use crate::spread::Spread;
 use crate::telemetry::WEBHOOK_DELIVERY_SUCCESS;
 use crate::webhook::delivery::{Answer, Course, CustomHeaders, Exchange, Parcel, Sender, Target, Verdict, verdict};
 use crate::webhook::{EVENT_KIND, EventId, ID_HEADER, SIGNATURE_HEADER, Signer, TIMESTAMP_HEADER, sign};
 use crate::worker::{Builder, Handler, Ran, Run};
 
-/// The kind of the task that ends an endpoint's rest.
-const UNPARK_KIND: &str = "exactly.unpark";
-
 /// How old what is known of an endpoint may be when something is sent to it.
 const ENDPOINT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How soon something is tried again that our own database kept from being sent.
 const STORE_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often it is tried in one attempt.
+const LOOKS_MAX: u32 = 24;
 
 /// Sends events to endpoints: what a worker needs to do so.
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl<Q: Registry> Dispatcher<Q> {
             roster: Arc::clone(&roster),
             spread: Spread::new(),
         };
-        let unpark = Unpark(endpoints.clone());
+        let mend = Mend(endpoints.clone());
         let courier = Courier {
             queue: self.queue,
             endpoints,
@@ -88,7 +87,7 @@ impl<Q: Registry> Dispatcher<Q> {
         worker
             .handle(EVENT_KIND, fan_out)
             .handle(DELIVERY_KIND, courier)
-            .handle(UNPARK_KIND, unpark)
+            .handle(MEND_KIND, mend)
     }
 }
 
@@ -127,7 +126,7 @@ impl<Q: Registry> Handler for Courier<Q> {
             let Some((event, endpoint)) = named(task) else {
                 return buried(FailureKind::Unreadable, format!("{:?} names no delivery", task.key));
             };
-            match self.endpoint(&endpoint).await {
+            match self.patiently(&endpoint).await {
                 Ok(Some(endpoint)) => self.deliver(task, &event, &endpoint).await,
                 Ok(None) => buried(FailureKind::Logic, format!("endpoint {endpoint} was deleted")),
                 Err(error) => again(&error.to_string()),
@@ -145,6 +144,17 @@ impl<Q: Registry> Courier<Q> {
         Ok(self.roster.fresh().await?.get(id).cloned())
     }
 
+    /// The endpoint, also if our own database is away for a while: nothing was sent then, so it is to use up no attempt.
+    async fn patiently(&self, id: &EndpointId) -> Result<Option<Arc<Endpoint>>, EndpointError> {
+        for _ in 0..LOOKS_MAX {
+            if let Ok(endpoint) = self.endpoint(id).await {
+                return Ok(endpoint);
+            }
+            sleep(STORE_AGAIN).await;
+        }
+        self.endpoint(id).await
+    }
+
     async fn deliver(&self, task: &Leased, event: &EventId, endpoint: &Endpoint) -> Ran {
         if !endpoint.standing.is_active() {
             return self.closed(&endpoint.id).await;
@@ -157,25 +167,26 @@ impl<Q: Registry> Courier<Q> {
             Ok(letter) => letter,
             Err(why) => return self.unsendable(task, &why),
         };
+        let began = Instant::now();
         let exchange = self.sender.send(letter.parcel(task)).await;
-        self.concluded(task, endpoint, &exchange).await
+        self.concluded(task, endpoint, &exchange, began).await
     }
 
     /// The endpoint gets nothing for now, and its lane is open nonetheless: somebody was stopped between changing the one and
     /// the other, or has just changed both.
     async fn closed(&self, endpoint: &EndpointId) -> Ran {
-        let mended = match self.roster.fresh().await {
-            Ok(_) => self.endpoints.mend_lane(endpoint).await,
-            Err(error) => Err(error),
+        let mended = async {
+            self.roster.fresh().await?;
+            self.endpoints.mend_surely(endpoint).await
         };
-        match mended {
+        match mended.await {
             Ok(()) => Ran::End(End::Release),
             Err(error) => again(&error.to_string()),
         }
     }
 
-    async fn concluded(&self, task: &Leased, endpoint: &Endpoint, exchange: &Exchange) -> Ran {
-        let since = WallClock.now().since(task.enqueued_at);
+    async fn concluded(&self, task: &Leased, endpoint: &Endpoint, exchange: &Exchange, began: Instant) -> Ran {
+        let since = self.since(task);
         match verdict(exchange, &self.course, task.failures, since) {
             Verdict::Delivered => {
                 self.breaker.worked(&endpoint.id);
@@ -185,12 +196,12 @@ impl<Q: Registry> Courier<Q> {
             Verdict::Gone => self.gone(task, endpoint).await,
             Verdict::Retry { after, failure } => {
                 counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
-                self.park_if_due(&endpoint.id).await;
+                self.park_if_due(&endpoint.id, began).await;
                 Ran::End(End::Retry { after, failure })
             }
             Verdict::Dead(failure) => {
                 counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
-                self.park_if_due(&endpoint.id).await;
+                self.park_if_due(&endpoint.id, began).await;
                 Ran::End(End::Bury(failure))
             }
         }
@@ -200,8 +211,17 @@ impl<Q: Registry> Courier<Q> {
     async fn gone(&self, task: &Leased, endpoint: &Endpoint) -> Ran {
         const REASON: &str = "the endpoint answered 410 Gone";
         counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
-        match self.endpoints.disable(&endpoint.id, REASON).await {
-            Ok(_) | Err(EndpointError::Gone(_)) => {}
+        // Unless somebody has changed it since this was sent.
+        let disable = |now: &mut Endpoint| {
+            if now.url == endpoint.url && now.standing.is_active() {
+                let reason = REASON.to_owned();
+                now.standing = Standing::Disabled { reason };
+            }
+        };
+        match self.endpoints.change(&endpoint.id, disable).await {
+            Ok(_) | Err(EndpointError::Gone(_)) => {
+                tracing::error!(endpoint = %endpoint.id, "endpoint disabled: {REASON}");
+            }
             Err(error) => return again(&format!("{REASON}, and could not be disabled: {error}")),
         }
         let failure = Failure::new(FailureKind::Transient, REASON);
@@ -224,13 +244,24 @@ impl<Q: Registry> Courier<Q> {
     }
 
     fn next(&self, task: &Leased) -> Option<Duration> {
+        self.course
+            .next(task.failures.saturating_add(1), self.since(task), None)
+    }
+
+    /// How far a delivery has come on its course. One that was held past the end, because its endpoint was paused or nobody was
+    /// there, has the attempts that it has left, as far apart as they would have been.
+    fn since(&self, task: &Leased) -> Duration {
         let since = WallClock.now().since(task.enqueued_at);
-        self.course.next(task.failures.saturating_add(1), since, None)
+        if since < self.course.window() {
+            return since;
+        }
+        let place = usize::try_from(task.failures).unwrap_or(usize::MAX);
+        self.course.offsets().get(place).copied().unwrap_or(since)
     }
 
     /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others.
-    async fn park_if_due(&self, endpoint: &EndpointId) {
-        let Some(parked_for) = self.breaker.failed(endpoint, Instant::now()) else {
+    async fn park_if_due(&self, endpoint: &EndpointId, began: Instant) {
+        let Some(parked_for) = self.breaker.failed(endpoint, began, Instant::now()) else {
             return;
         };
         if let Err(error) = self.park(endpoint, parked_for).await {
@@ -240,22 +271,24 @@ impl<Q: Registry> Courier<Q> {
         }
     }
 
-    async fn park(&self, endpoint: &EndpointId, parked_for: Duration) -> Result<(), StoreError> {
-        let key = format!("{endpoint} {}", Uuid::new_v4().simple());
-        let unpark = Task::new(UNPARK_KIND, key, endpoint.as_str().to_owned())
-            .expect("an id is short and visible")
-            .after(parked_for);
+    async fn park(&self, endpoint: &EndpointId, parked_for: Duration) -> Result<(), EndpointError> {
+        let began = Instant::now();
         // First what ends it: the other way round, a crash in between would leave it parked for good.
-        let _ = self.queue.enqueue(&[unpark]).await?;
-        self.queue.pause_lane(&endpoint.lane()).await
+        self.endpoints.mend_later(endpoint, parked_for).await?;
+        self.queue.pause_lane(&endpoint.lane()).await?;
+        if began.elapsed() >= parked_for {
+            // So slowly that its end may have come before it.
+            self.endpoints.mend_lane(endpoint).await?;
+        }
+        Ok(())
     }
 }
 
-/// Ends an endpoint's rest.
+/// Makes an endpoint's lane what the endpoint says: after its rest, or because somebody may have been stopped half way.
 #[derive(Debug)]
-struct Unpark<Q: ?Sized>(Endpoints<Q>);
+struct Mend<Q: ?Sized>(Endpoints<Q>);
 
-impl<Q: Registry> Handler for Unpark<Q> {
+impl<Q: Registry> Handler for Mend<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let endpoint = std::str::from_utf8(&task.payload)
@@ -264,11 +297,16 @@ impl<Q: Registry> Handler for Unpark<Q> {
             let Some(id) = endpoint else {
                 return buried(FailureKind::Unreadable, "the payload names no endpoint".to_owned());
             };
-            let unparked = self.0.mend_lane(&id).await;
-            match unparked {
-                Ok(()) => Ran::End(End::Done("".into())),
-                Err(error) => again(&error.to_string()),
-            }
+            Ran::End(match self.0.mend_lane(&id).await {
+                Ok(()) => End::Done("".into()),
+                Err(error) => {
+                    let failure = Failure::new(FailureKind::Transient, error.to_string());
+                    End::Retry {
+                        after: STORE_AGAIN,
+                        failure,
+                    }
+                }
+            })
         })
     }
 }
@@ -334,8 +372,6 @@ fn told(exchange: &Exchange) -> bytes::Bytes {
 /// The event and the endpoint of a delivery.
 fn named(task: &Leased) -> Option<(EventId, EndpointId)> {
     let (event, endpoint) = task.key.split_once(' ')?;
-    // A replay is known by one more word.
-    let endpoint = endpoint.split(' ').next()?;
     Some((EventId::new(event).ok()?, EndpointId::new(endpoint).ok()?))
 }
 

@@ -71,6 +71,15 @@ impl Endpoint {
         self.types.is_empty() || self.types.iter().any(|filter| filter.takes(event_type))
     }
 
+    /// How many places of workers its deliveries take at once. Fewer than its concurrency if they have to wait for their turns:
+    /// those who wait take the places of others.
+    pub(super) fn places(&self) -> u32 {
+        let paced = self
+            .per_second
+            .map_or(u32::MAX, |per_second| per_second.saturating_mul(2));
+        self.concurrency.min(paced)
+    }
+
     /// The secrets that sign at this moment, the newest first.
     pub fn signs_with(&self, now: Timestamp) -> impl Iterator<Item = &str> {
         let valid = move |secret: &&EndpointSecret| secret.until_ms.is_none_or(|until| until > now.as_millis());

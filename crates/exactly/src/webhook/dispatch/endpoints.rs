@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::{Endpoint, EndpointId, InvalidEndpoint, Standing};
-use crate::queue::{InspectQueue, Registry, Revision};
+use crate::queue::{InspectQueue, Registry, Revision, Task};
 use crate::webhook::Signer;
 use crate::webhook::delivery::{CustomHeaders, Target};
 use crate::{Fenced, StoreError, StoreErrorKind};
@@ -16,6 +18,12 @@ const PREFIX: &str = "endpoint/";
 
 /// How many are read at once.
 const PAGE: u32 = 500;
+
+/// The kind of the task that makes an endpoint's lane what the endpoint says.
+pub(super) const MEND_KIND: &str = "exactly.mend";
+
+/// When that is done, if whoever changes an endpoint is stopped before it has changed the lane too.
+const MEND_AFTER: Duration = Duration::from_secs(10);
 
 /// How often a change is made again because somebody else's came first.
 const ROUNDS_MAX: u32 = 16;
@@ -41,6 +49,7 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
     /// Adds an endpoint. It hears of every event that is published from now on.
     pub async fn add(&self, endpoint: &Endpoint) -> Result<(), EndpointError> {
         check(endpoint)?;
+        self.mend_later(&endpoint.id, MEND_AFTER).await?;
         let added = self.0.write_card(&name(&endpoint.id), &written(endpoint), None).await?;
         if added.is_none() {
             return Err(EndpointError::Taken(endpoint.id.clone()));
@@ -81,18 +90,16 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
             change(&mut endpoint);
             endpoint.id = id.clone();
             check(&endpoint)?;
-            let unchanged = endpoint == was;
-            if unchanged
-                || self
-                    .0
-                    .write_card(&name(id), &written(&endpoint), Some(revision))
-                    .await?
-                    .is_some()
-            {
-                // Also where nothing was changed: whoever changed it before may have ended just here.
-                self.mend_lane(id).await?;
-                return Ok(endpoint);
+            if endpoint != was {
+                self.mend_later(id, MEND_AFTER).await?;
+                let value = written(&endpoint);
+                if self.0.write_card(&name(id), &value, Some(revision)).await?.is_none() {
+                    continue;
+                }
             }
+            // Also where nothing was changed: whoever changed it before may have ended just here.
+            self.mend_lane(id).await?;
+            return Ok(endpoint);
         }
         Err(EndpointError::Busy(id.clone()))
     }
@@ -101,11 +108,25 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
     pub async fn remove(&self, id: &EndpointId) -> Result<(), EndpointError> {
         for _ in 0..ROUNDS_MAX {
             let (_, revision) = self.found(id).await?.ok_or_else(|| EndpointError::Gone(id.clone()))?;
+            self.mend_later(id, MEND_AFTER).await?;
             if self.0.erase_card(&name(id), revision).await? == Fenced::Applied {
                 return self.mend_lane(id).await;
             }
         }
         Err(EndpointError::Busy(id.clone()))
+    }
+
+    /// Mends its lane, if not at once then soon.
+    pub(super) async fn mend_surely(&self, id: &EndpointId) -> Result<(), EndpointError> {
+        self.mend_later(id, MEND_AFTER).await?;
+        self.mend_lane(id).await
+    }
+
+    /// Has a worker mend its lane after this time, whatever happens to this process.
+    pub(super) async fn mend_later(&self, id: &EndpointId, after: Duration) -> Result<(), StoreError> {
+        let key = format!("{id} {}", Uuid::new_v4().simple());
+        let mend = Task::new(MEND_KIND, key, id.as_str().to_owned()).expect("an id is short and visible");
+        self.0.enqueue(&[mend.after(after)]).await.map(drop)
     }
 
     /// Makes its lane what the endpoint says, and looks again whether it still says so: of two who do this at once, the last
@@ -115,7 +136,7 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
         let mut found = self.found(id).await?;
         for _ in 0..ROUNDS_MAX {
             let (cap, open) = match &found {
-                Some((endpoint, _)) => (Some(endpoint.concurrency), endpoint.standing.is_active()),
+                Some((endpoint, _)) => (Some(endpoint.places()), endpoint.standing.is_active()),
                 // What still waits is to be told that there is nobody.
                 None => (None, true),
             };
@@ -187,7 +208,11 @@ fn written(endpoint: &Endpoint) -> Bytes {
 
 fn read(value: &[u8]) -> Result<Endpoint, StoreError> {
     serde_json::from_slice(value)
-        .map_err(|error| StoreError::new(StoreErrorKind::Corrupt, format!("stored endpoint: {error}")))
+        // Not as serde tells it, which quotes what it cannot read, and that may be a secret.
+        .map_err(|error| {
+            let place = format!("stored endpoint: unreadable at column {}", error.column());
+            StoreError::new(StoreErrorKind::Corrupt, place)
+        })
 }
 
 fn check(endpoint: &Endpoint) -> Result<(), InvalidEndpoint> {

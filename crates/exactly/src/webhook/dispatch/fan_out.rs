@@ -26,8 +26,10 @@ const AGAIN: Schedule = Schedule::Doubling {
 /// The longest wait in between.
 const AGAIN_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// How many deliveries are made in one step.
-const CHUNK: usize = 1000;
+/// How many deliveries are made in one step, and how large they are together: a large event for many endpoints would be more
+/// than a statement has time for.
+const CHUNK_MAX: usize = 1000;
+const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one delivery of an event for each endpoint that wants it.
 ///
@@ -74,7 +76,8 @@ impl<Q: Registry> FanOut<Q> {
             .filter(|endpoint| endpoint.wants(&event.event_type))
             .map(|endpoint| delivery(&event.id, &endpoint.id, &body))
             .collect();
-        for deliveries in deliveries.chunks(CHUNK) {
+        let fitting = CHUNK_BYTES_MAX / body.len().max(1);
+        for deliveries in deliveries.chunks(fitting.clamp(1, CHUNK_MAX)) {
             let _ = self.queue.enqueue(deliveries).await?;
         }
         Ok(deliveries.len())

@@ -16,7 +16,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Waits for its turn. Those who wait hold a place of the endpoint and of nobody else.
+    /// Waits for its turn. Those who wait hold places of the worker, so an endpoint has [few](Endpoint::places) of them.
     pub(super) async fn turn(&self, endpoint: &Endpoint) {
         if let Some(per_second) = endpoint.per_second {
             sleep_until(self.reserve(&endpoint.id, per_second, Instant::now())).await;

@@ -1,6 +1,6 @@
 //! Endpoints as people change them.
 
-use exactly::queue::{FailureKind, InspectQueue as _, TaskState};
+use exactly::queue::{FailureKind, InspectQueue as _, TaskFilter, TaskPage, TaskState};
 use exactly::webhook::{EndpointError, EndpointId, Standing, TypeFilter};
 use tokio::time::sleep;
 
@@ -40,6 +40,36 @@ async fn an_open_lane_of_a_paused_endpoint_is_closed_without_sending() {
     let waits = post.delivery("evt_1", "a").await;
     assert_eq!((waits.state, waits.failures), (TaskState::Waiting, 0));
     assert!(post.queue.lanes().await.unwrap().iter().any(|lane| lane.paused));
+}
+
+/// Whoever changes an endpoint may be stopped before its lane is changed, so somebody sees to that in any case.
+#[tokio::test]
+async fn every_change_of_an_endpoint_has_its_lane_looked_at_afterwards() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    let looks = async || {
+        let filter = TaskFilter {
+            kind: Some("exactly.mend".to_owned()),
+            ..TaskFilter::default()
+        };
+        let page = TaskPage {
+            after: None,
+            limit: 100,
+        };
+        post.queue.list(&filter, page).await.unwrap().len()
+    };
+    post.add("a", &receiver).await;
+    assert_eq!(looks().await, 1);
+    post.endpoints.pause(&id("a")).await.unwrap();
+    assert_eq!(looks().await, 2);
+    // What somebody has left half done is mended by whoever says it again.
+    exactly::queue::Queue::resume_lane(&*post.queue, &id("a").lane())
+        .await
+        .unwrap();
+    post.endpoints.pause(&id("a")).await.unwrap();
+    assert!(post.queue.lanes().await.unwrap().iter().any(|lane| lane.paused));
+    post.endpoints.remove(&id("a")).await.unwrap();
+    assert_eq!(looks().await, 3);
+    assert_eq!(post.queue.lanes().await.unwrap(), []);
 }
 
 /// What was given up is not sent, and is there to be looked at.

@@ -103,6 +103,45 @@ async fn an_endpoint_that_fails_all_the_time_is_parked_and_tried_again() {
     post.becomes("evt_1", "failing", TaskState::Done).await;
 }
 
+/// What was held for longer than its course takes has its attempts all the same.
+#[tokio::test]
+async fn what_was_held_past_the_last_attempt_is_tried_again() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    post.add("a", &receiver).await;
+    post.endpoints.pause(&id("a")).await.unwrap();
+    post.publish("evt_1", "a.b").await;
+    post.delivery("evt_1", "a").await;
+    // The course is over after 180 ms.
+    sleep(A_WHILE).await;
+    receiver.answer([503, 503]);
+    post.endpoints.resume(&id("a")).await.unwrap();
+    let done = post.becomes("evt_1", "a", TaskState::Done).await;
+    assert_eq!(done.failures, 2);
+}
+
+/// An endpoint that was mended while something was on its way to where it was is not disabled by that.
+#[tokio::test]
+async fn a_late_gone_disables_no_other_address() {
+    let (post, old, new) = (Post::start(), Receiver::start().await, Receiver::start().await);
+    post.add("a", &old).await;
+    old.always(410);
+    old.hold();
+    post.publish("evt_1", "a.b").await;
+    old.has(1).await;
+    let moved = new.url();
+    post.endpoints
+        .change(&id("a"), |endpoint| endpoint.url = moved.clone())
+        .await
+        .unwrap();
+    old.let_go();
+    post.becomes("evt_1", "a", TaskState::Done).await;
+    assert_eq!(
+        post.endpoints.get(&id("a")).await.unwrap().unwrap().standing,
+        Standing::Active
+    );
+    assert_eq!(new.arrived().len(), 1);
+}
+
 /// What cannot be dialled is a failure like any other.
 #[tokio::test]
 async fn an_endpoint_that_nobody_listens_at_is_tried_again() {

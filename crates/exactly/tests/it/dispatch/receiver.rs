@@ -9,6 +9,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -27,6 +28,8 @@ struct Desk {
     /// What to answer to the next ones; 200 when there is nothing in it.
     answers: Vec<StatusCode>,
     always: Option<StatusCode>,
+    /// Nobody is answered while there is one.
+    held: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug)]
@@ -63,6 +66,17 @@ impl Receiver {
         self.desk.lock().unwrap().always = Some(StatusCode::from_u16(answer).unwrap());
     }
 
+    /// Answers nobody.
+    pub(super) fn hold(&self) {
+        self.desk.lock().unwrap().held = Some(Arc::new(Semaphore::new(0)));
+    }
+
+    /// Answers all of them.
+    pub(super) fn let_go(&self) {
+        let held = self.desk.lock().unwrap().held.take();
+        held.unwrap().add_permits(1000);
+    }
+
     pub(super) fn arrived(&self) -> Vec<Arrived> {
         self.desk.lock().unwrap().arrived.clone()
     }
@@ -86,9 +100,14 @@ impl Drop for Receiver {
 }
 
 async fn receive(State(desk): State<Arc<Mutex<Desk>>>, headers: HeaderMap, body: Bytes) -> (StatusCode, &'static str) {
-    let mut desk = desk.lock().unwrap();
-    desk.arrived.push(Arrived { headers, body });
-    let next = (!desk.answers.is_empty()).then(|| desk.answers.remove(0));
-    let answer = next.or(desk.always).unwrap_or(StatusCode::OK);
+    let (answer, held) = {
+        let mut desk = desk.lock().unwrap();
+        desk.arrived.push(Arrived { headers, body });
+        let next = (!desk.answers.is_empty()).then(|| desk.answers.remove(0));
+        (next.or(desk.always).unwrap_or(StatusCode::OK), desk.held.clone())
+    };
+    if let Some(held) = held {
+        let _ = held.acquire().await.unwrap();
+    }
     (answer, "received and noted")
 }

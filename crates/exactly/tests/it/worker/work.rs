@@ -235,6 +235,24 @@ async fn a_task_of_an_unknown_kind_is_buried_by_name_and_costs_no_other_task() {
     assert_eq!(history(&queue, strange[1]).await.len(), 1);
 }
 
+/// A release that knows it may be on its way, so what this crate makes itself is not given up by one that does not.
+#[tokio::test(start_paused = true)]
+async fn a_kind_of_our_own_waits_for_a_worker_that_knows_it() {
+    let queue = Arc::new(RiggedQueue::new());
+    let ours = enqueue(&queue, "exactly.news", 1).await[0];
+    let older = builder(&queue, Counting::default()).start().unwrap();
+    while history(&queue, ours).await.len() < 3 {
+        sleep(SECOND).await;
+    }
+    older.drain().await;
+    let waits = show(&queue, ours).await;
+    assert_eq!((waits.state, waits.failures), (TaskState::Waiting, 0));
+    let newer = builder(&queue, Counting::default()).handle("exactly.news", Counting::default());
+    let newer = newer.start().unwrap();
+    reach(&queue, TaskState::Done, 1).await;
+    newer.drain().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_callback_that_panics_does_not_end_the_worker() {
     let queue = Arc::new(RiggedQueue::new());
