@@ -43,6 +43,7 @@ fn every_promise_of_a_queue_is_listed() {
     let listed = |names: &[&str]| -> BTreeSet<String> { names.iter().map(ToString::to_string).collect() };
     let mut names = exactly_conformance::__queue_promises! { __promise_names, names }.to_vec();
     names.extend(exactly_conformance::__book_promises! { __promise_names, names });
+    names.extend(exactly_conformance::__registry_promises! { __promise_names, names });
     assert_eq!(written_in("src/queue"), listed(&names));
     let names = exactly_conformance::__transactional_queue_promises! { __promise_names, names };
     assert_eq!(written_in("src/transactional_queue"), listed(&names));

@@ -180,6 +180,7 @@ fn is_metric(name: &str) -> bool {
         "queue_",
         "schedule_",
         "scheduler_",
+        "webhook_",
     ];
     begins.iter().any(|begin| name.starts_with(begin))
 }
