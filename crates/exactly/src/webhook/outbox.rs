@@ -64,13 +64,9 @@ impl<Q: Queue + ?Sized> Outbox<Q> {
 impl<Q: TransactionalQueue> Outbox<Q> {
     /// Publishes an event if the transaction commits. Waits for another transaction that is about to publish the same one.
     pub async fn publish_in(&self, tx: &mut Q::Tx, event: &Event) -> Result<Published, PublishError> {
-        let published = self.publish_all_in(tx, std::slice::from_ref(event)).await?;
-        published
-            .into_iter()
-            .next()
-            .unwrap_or(Err(PublishError::Invalid(InvalidEvent(
-                "the queue gave no answer".to_owned(),
-            ))))
+        let tasks = self.tasks(std::slice::from_ref(event))?;
+        let enqueued = self.queue.enqueue_in(tx, &tasks).await.map_err(PublishError::Store)?;
+        published(event, enqueued.first())
     }
 
     /// The same for many, with an answer for each, in order.

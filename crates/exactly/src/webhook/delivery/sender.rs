@@ -36,7 +36,6 @@ pub struct Sender {
 }
 
 /// What is sent.
-#[derive(Debug)]
 pub struct Parcel<'a> {
     /// Where to.
     pub url: &'a Target,
@@ -45,6 +44,16 @@ pub struct Parcel<'a> {
     pub headers: HeaderMap,
     /// The body, byte for byte. Of an empty one it cannot always be told that it has not left.
     pub body: Bytes,
+}
+
+/// Without what it says, which is somebody else's.
+impl fmt::Debug for Parcel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parcel")
+            .field("url", self.url)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Puts a [`Sender`] together.

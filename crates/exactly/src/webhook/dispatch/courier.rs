@@ -25,8 +25,8 @@ use crate::worker::{Builder, Handler, Ran, Run};
 /// How old what is known of an endpoint may be when something is sent to it.
 const ENDPOINT_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// How soon something is tried again that our own database kept from being sent.
-const STORE_AGAIN: Duration = Duration::from_secs(5);
+/// How soon something is tried again that waits for somebody else than the endpoint: our own database, or people.
+const SOON: Duration = Duration::from_secs(5);
 
 /// How often it is tried in one attempt.
 const LOOKS_MAX: u32 = 24;
@@ -150,7 +150,7 @@ impl<Q: Registry> Courier<Q> {
             if let Ok(endpoint) = self.endpoint(id).await {
                 return Ok(endpoint);
             }
-            sleep(STORE_AGAIN).await;
+            sleep(SOON).await;
         }
         self.endpoint(id).await
     }
@@ -186,31 +186,29 @@ impl<Q: Registry> Courier<Q> {
     }
 
     async fn concluded(&self, task: &Leased, endpoint: &Endpoint, exchange: &Exchange, began: Instant) -> Ran {
-        let since = self.since(task);
-        match verdict(exchange, &self.course, task.failures, since) {
+        let verdict = verdict(exchange, &self.course, task.failures, self.since(task));
+        let result = if verdict == Verdict::Delivered {
+            "delivered"
+        } else {
+            "failed"
+        };
+        counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => result).increment(1);
+        let end = match verdict {
             Verdict::Delivered => {
                 self.breaker.worked(&endpoint.id);
-                counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "delivered").increment(1);
-                Ran::End(End::Done(told(exchange)))
+                return Ran::End(End::Done(told(exchange)));
             }
-            Verdict::Gone => self.gone(task, endpoint).await,
-            Verdict::Retry { after, failure } => {
-                counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
-                self.park_if_due(&endpoint.id, began).await;
-                Ran::End(End::Retry { after, failure })
-            }
-            Verdict::Dead(failure) => {
-                counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
-                self.park_if_due(&endpoint.id, began).await;
-                Ran::End(End::Bury(failure))
-            }
-        }
+            Verdict::Gone => return self.gone(task, endpoint).await,
+            Verdict::Retry { after, failure } => End::Retry { after, failure },
+            Verdict::Dead(failure) => End::Bury(failure),
+        };
+        self.park_if_due(&endpoint.id, began).await;
+        Ran::End(end)
     }
 
     /// The endpoint wants nothing any more. What it has not got waits until somebody decides, however long that takes.
     async fn gone(&self, task: &Leased, endpoint: &Endpoint) -> Ran {
         const REASON: &str = "the endpoint answered 410 Gone";
-        counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
         // Unless somebody has changed it since this was sent.
         let disable = |now: &mut Endpoint| {
             if now.url == endpoint.url && now.standing.is_active() {
@@ -219,18 +217,14 @@ impl<Q: Registry> Courier<Q> {
             }
         };
         match self.endpoints.change(&endpoint.id, disable).await {
-            Ok(_) | Err(EndpointError::Gone(_)) => {
-                tracing::error!(endpoint = %endpoint.id, "endpoint disabled: {REASON}");
-            }
+            Ok(now) if now.standing.is_active() => {}
+            Ok(_) => tracing::error!(endpoint = %endpoint.id, "endpoint disabled: {REASON}"),
+            Err(EndpointError::Gone(_)) => {}
             Err(error) => return again(&format!("{REASON}, and could not be disabled: {error}")),
         }
-        let failure = Failure::new(FailureKind::Transient, REASON);
-        Ran::End(match self.next(task) {
-            Some(after) => End::Retry { after, failure },
-            None => End::Retry {
-                after: STORE_AGAIN,
-                failure,
-            },
+        Ran::End(End::Retry {
+            after: self.next(task).unwrap_or(SOON),
+            failure: Failure::new(FailureKind::Transient, REASON),
         })
     }
 
@@ -297,16 +291,10 @@ impl<Q: Registry> Handler for Mend<Q> {
             let Some(id) = endpoint else {
                 return buried(FailureKind::Unreadable, "the payload names no endpoint".to_owned());
             };
-            Ran::End(match self.0.mend_lane(&id).await {
-                Ok(()) => End::Done("".into()),
-                Err(error) => {
-                    let failure = Failure::new(FailureKind::Transient, error.to_string());
-                    End::Retry {
-                        after: STORE_AGAIN,
-                        failure,
-                    }
-                }
-            })
+            match self.0.mend_lane(&id).await {
+                Ok(()) => Ran::End(End::Done("".into())),
+                Err(error) => again(&error.to_string()),
+            }
         })
     }
 }
@@ -382,7 +370,7 @@ fn buried(kind: FailureKind, message: String) -> Ran {
 /// Our own database was in the way, and nothing was sent.
 fn again(message: &str) -> Ran {
     Ran::End(End::Retry {
-        after: STORE_AGAIN,
+        after: SOON,
         failure: Failure::new(FailureKind::Transient, message),
     })
 }
