@@ -4,6 +4,9 @@
 //! the cost per call falls as the load rises. Every step can be repeated (see [`exactly::Store`]), so a batch whose
 //! reply was lost is simply sent again.
 
+mod again;
+mod reply;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +16,13 @@ use exactly::clock::Timestamp;
 use exactly::gate::{self, Gate};
 use exactly::store::record::{self, Change, Record};
 use exactly::{Call, CallId, Claim, Fenced, Keep, StoreError, StoreErrorKind, Token, Verdict};
-use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
+
+pub(crate) use self::again::Again;
+use self::reply::Reply;
+pub(crate) use self::reply::by_home;
 
 /// The most steps in one batch.
 pub(crate) const BATCH_MAX: usize = 512;
@@ -25,15 +33,12 @@ const QUEUE_MAX: usize = 16 * 1024;
 /// How long to try to give back a claim that nobody heard of. Past that its lease decides.
 const GIVE_BACK_MAX: Duration = Duration::from_secs(30);
 
-/// How long to leave a store alone that could not take a claim back.
-const GIVE_BACK_PAUSE: Duration = Duration::from_millis(250);
-
 /// One step of one caller, with the way back to it.
 #[derive(Debug)]
 pub(crate) enum Step {
     Begin {
         call: Call,
-        reply: oneshot::Sender<Result<Verdict, StoreError>>,
+        reply: Reply<Verdict>,
         passage: Passage,
         /// Set if nobody listens any more and an attempt failed that may have claimed all the same: begun once more, to
         /// find the claim and give it back.
@@ -41,11 +46,11 @@ pub(crate) enum Step {
     },
     Peek {
         call: Call,
-        reply: oneshot::Sender<Result<Option<Verdict>, StoreError>>,
+        reply: Reply<Option<Verdict>>,
     },
     Write {
         write: Write,
-        reply: oneshot::Sender<Result<Fenced, StoreError>>,
+        reply: Reply<Fenced>,
     },
     /// Frees a claim that nobody heard of, so nobody acted on it.
     GiveBack {
@@ -137,6 +142,16 @@ impl Step {
         }
     }
 
+    /// The runtime that the caller waits in, if it still does.
+    fn home(&self) -> Option<&Handle> {
+        match self {
+            Self::Begin { reply, .. } => reply.home(),
+            Self::Peek { reply, .. } => reply.home(),
+            Self::Write { reply, .. } => reply.home(),
+            Self::GiveBack { .. } => None,
+        }
+    }
+
     /// Whether those who wait for the record may go on after this step.
     pub(crate) fn settles(&self) -> bool {
         self.write().is_some_and(|write| !matches!(write, Write::Renew { .. }))
@@ -206,7 +221,7 @@ impl Step {
                     return None;
                 }
                 let until = until.unwrap_or_else(|| Instant::now() + GIVE_BACK_MAX);
-                let reply = oneshot::channel().0;
+                let reply = Reply::to_nobody();
                 in_time(until).then_some(Self::Begin {
                     call,
                     reply,
@@ -249,54 +264,13 @@ pub(crate) struct Batcher {
     passages: Gate<Token>,
 }
 
-/// The way back into the queue, for what could not be given back. It does not keep the queue open.
-#[derive(Clone, Debug)]
-pub(crate) struct Again {
-    queue: mpsc::WeakSender<Step>,
-    room: Arc<Semaphore>,
-}
-
-impl Again {
-    /// Queues steps that give back claims which were granted to callers who have gone.
-    pub(crate) async fn at_once(&self, steps: Vec<Step>) {
-        let Some(queue) = self.queue.upgrade() else { return };
-        for step in steps {
-            let _ = queue.send(step).await;
-        }
-    }
-
-    /// Queues the steps once more, after a pause. If too many wait for that already, their leases decide.
-    pub(crate) fn queue(&self, steps: Vec<Step>) {
-        if steps.is_empty() {
-            return;
-        }
-        let count = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(count) else {
-            tracing::warn!(
-                claims = count,
-                "too many claims wait to be given back; their leases decide"
-            );
-            return;
-        };
-        let again = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(GIVE_BACK_PAUSE).await;
-            again.at_once(steps).await;
-            drop(room);
-        });
-    }
-}
-
 impl Batcher {
     /// Starts `flushers` tasks that share one queue. They end once every clone of the batcher is dropped and what was
     /// queued is carried out.
     pub(crate) fn start<F: Flush>(flush: impl FnOnce(Again) -> F, flushers: usize, batch_max: usize) -> Self {
         let (queue, steps) = mpsc::channel(QUEUE_MAX);
         let steps = Arc::new(Mutex::new(steps));
-        let flush = Arc::new(flush(Again {
-            queue: queue.downgrade(),
-            room: Arc::new(Semaphore::new(QUEUE_MAX)),
-        }));
+        let flush = Arc::new(flush(Again::new(&queue, QUEUE_MAX)));
         for _ in 0..flushers {
             tokio::spawn(run(Arc::clone(&flush), Arc::clone(&steps), batch_max));
         }
@@ -308,7 +282,7 @@ impl Batcher {
 
     pub(crate) async fn begin(&self, call: &Call) -> Result<Verdict, StoreError> {
         let passage = Arc::new(self.passages.enter(&call.token()).await);
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = Reply::here();
         let mut begun = Begun {
             answer,
             queue: &self.queue,
@@ -336,8 +310,8 @@ impl Batcher {
         self.ask(|reply| Step::Write { write, reply }).await
     }
 
-    async fn ask<T>(&self, step: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Step) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
+    async fn ask<T>(&self, step: impl FnOnce(Reply<T>) -> Step) -> Result<T, StoreError> {
+        let (reply, answer) = Reply::here();
         self.queue.send(step(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }

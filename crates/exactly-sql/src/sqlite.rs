@@ -13,6 +13,7 @@ mod migrate;
 mod novelty;
 mod operate;
 mod queue;
+mod scribe;
 mod settings;
 mod sweep;
 mod table;

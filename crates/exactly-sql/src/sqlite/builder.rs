@@ -10,9 +10,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, SqlitePool};
 use tokio::sync::Mutex;
 
-use exactly::StoreError;
 use exactly::clock::{Clock, SteadyClock, WallClock};
 use exactly::store::Wakeups;
+use exactly::{StoreError, StoreErrorKind};
 
 use super::SqliteStore;
 use super::clock::{ClockRow, StoreClock};
@@ -21,6 +21,7 @@ use super::file::{Beat, File};
 use super::flush::Flusher;
 use super::migrate::{self, Layout};
 use super::novelty::Novelty;
+use super::scribe::Scribe;
 use super::settings::Overrides;
 use super::table::Statements;
 use crate::batch::{BATCH_MAX, Batcher};
@@ -30,9 +31,19 @@ use crate::name::Name;
 /// How long SQLite waits for another process's write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pages in the write-ahead log before a commit moves them into the database. Moving them seldom makes more of them
-/// coincide, and 16 MiB are read back at once after a crash.
-const WAL_PAGES: &str = "4000";
+/// What is set on every connection of ours, beside durability.
+pub(super) const PRAGMAS: [(&str, &str); 4] = [
+    // Pages in the write-ahead log before a commit moves them into the database. Moving them seldom makes more of them
+    // coincide, and 16 MiB are read back at once after a crash.
+    ("wal_autocheckpoint", "4000"),
+    // Two megabytes. What a larger one saves in reads, it costs at the end of every commit that has split a page: SQLite
+    // walks through all of it then.
+    ("cache_size", "-2048"),
+    // What undoes a half-done statement is kept here; in a file it costs a third of a batch.
+    ("temp_store", "memory"),
+    // What a burst left of the log is cut off again.
+    ("journal_size_limit", "67108864"),
+];
 
 /// The most connections for transactions and for looking at records; batches have their own.
 const CONNECTIONS_MAX: u32 = 8;
@@ -54,7 +65,11 @@ pub struct SqliteStoreBuilder {
 #[derive(Debug)]
 pub(super) enum Source {
     Pool(SqlitePool),
-    File(Result<Box<SqliteConnectOptions>, sqlx::Error>),
+    File {
+        options: Result<Box<SqliteConnectOptions>, sqlx::Error>,
+        /// Whether nothing is asked for but the file itself, so that any driver opens it alike.
+        plain: bool,
+    },
 }
 
 impl SqliteStoreBuilder {
@@ -133,18 +148,23 @@ impl SqliteStoreBuilder {
             steady: self.steady,
             wall: self.wall,
         };
-        let (file, reader) = (
-            opening.open(self.source, &migrate::CALLS, &table).await?,
-            Mutex::default(),
-        );
+        let plain = self.source.is_plain();
+        let file = opening.open(self.source, &migrate::CALLS, &table).await?;
+        let wakeups = Wakeups::default();
+        let scribe = (plain && !file.in_memory)
+            .then(|| Scribe::start(file.path.clone().into(), &table, wakeups.clone()))
+            .transpose();
+        let unstarted =
+            |error| StoreError::new(StoreErrorKind::Unavailable, "start the store's thread").with_source(error);
         let database = Arc::new(Database {
             statements: Statements::new(&table),
             file: Arc::clone(&file),
             table,
-            wakeups: Wakeups::default(),
-            reader,
+            wakeups,
+            reader: Mutex::default(),
             batches: AtomicU64::new(0),
             novelty: Novelty::default(),
+            scribe: scribe.map_err(unstarted)?,
         });
         let batch_max = if self.group_commit { BATCH_MAX } else { 1 };
         let flusher = |again| Flusher::new(Arc::clone(&database), batch_max, again);
@@ -182,7 +202,8 @@ impl Opening {
             clock: StoreClock::start(self.steady, self.wall, row),
             pool,
             turn: Arc::new(Mutex::new(Slot::holding(connection))),
-            in_memory: settings.in_memory,
+            in_memory: settings.in_memory(),
+            path: settings.path,
             overrides: self.overrides,
         }))
     }
@@ -190,15 +211,27 @@ impl Opening {
 
 impl Source {
     pub(super) fn at(path: &Path) -> Self {
-        Self::File(options(path).map(Box::new))
+        let query = url(path).and_then(|url| url.split_once('?')).map(|(_, query)| query);
+        Self::File {
+            options: options(path).map(Box::new),
+            plain: query.is_none_or(|query| matches!(query, "mode=rw" | "mode=rwc")),
+        }
+    }
+
+    fn is_plain(&self) -> bool {
+        matches!(self, Self::File { plain: true, .. })
     }
 
     fn pool(self) -> Result<SqlitePool, StoreError> {
         match self {
             Self::Pool(pool) => Ok(pool),
-            Self::File(Err(error)) => Err(failed("open store")(error)),
+            Self::File {
+                options: Err(error), ..
+            } => Err(failed("open store")(error)),
             // A connection is a thread of this process: asking whether it is alive before each use is a trip for nothing.
-            Self::File(Ok(options)) => Ok(SqlitePoolOptions::new()
+            Self::File {
+                options: Ok(options), ..
+            } => Ok(SqlitePoolOptions::new()
                 .max_connections(CONNECTIONS_MAX)
                 .test_before_acquire(false)
                 .connect_lazy_with(*options)),
@@ -206,10 +239,14 @@ impl Source {
     }
 }
 
+/// The path, if it is a URL.
+fn url(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| text.starts_with("sqlite:"))
+}
+
 /// Connections with durable settings to the file at `path`.
 fn options(path: &Path) -> Result<SqliteConnectOptions, sqlx::Error> {
-    let url = path.to_str().filter(|text| text.starts_with("sqlite:"));
-    let options = match url {
+    let options = match url(path) {
         // `mode=` in the URL says what to do about a missing file; without it, create one as for a path.
         Some(url) if url.contains("mode=") => SqliteConnectOptions::from_str(url)?,
         Some(url) => SqliteConnectOptions::from_str(url)?.create_if_missing(true),
@@ -219,14 +256,7 @@ fn options(path: &Path) -> Result<SqliteConnectOptions, sqlx::Error> {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
-        .pragma("wal_autocheckpoint", WAL_PAGES)
-        // Two megabytes. What a larger one saves in reads, it costs at the end of every commit that has split a page:
-        // SQLite walks through all of it then.
-        .pragma("cache_size", "-2048")
-        // What undoes a half-done statement is kept here; in a file it costs a third of a batch.
-        .pragma("temp_store", "memory")
-        // What a burst left of the log is cut off again.
-        .pragma("journal_size_limit", "67108864")
         .disable_statement_logging();
-    Ok(options)
+    let set = |options: SqliteConnectOptions, (name, value)| options.pragma(name, value);
+    Ok(PRAGMAS.into_iter().fold(options, set))
 }

@@ -19,8 +19,9 @@ use super::clock::ClockRow;
 use super::decide::{Plan, Rows};
 use super::file::File;
 use super::novelty::Novelty;
+use super::scribe::Scribe;
 use super::settings::{self, Overrides, Settings};
-use super::table::{self, After, Completed, Saved, Statements, timestamp};
+use super::table::{self, Completed, Saved, Statements, timestamp};
 use super::writer::Writer;
 use crate::batch::Step;
 use crate::error::{Shared, failed};
@@ -46,6 +47,8 @@ pub(super) struct Database {
     /// How many batches were carried out, for a sweep to notice that it is not alone.
     pub(super) batches: AtomicU64,
     pub(super) novelty: Novelty,
+    /// Writes what needs no look, where the store has the file to itself in this process.
+    pub(super) scribe: Option<Scribe>,
 }
 
 impl Deref for Database {
@@ -135,28 +138,12 @@ impl Database {
         if fresh.is_empty() && completions.is_empty() {
             return exec(connection, "commit").await;
         }
-        self.add_and_complete(connection, After::Load, &fresh, completions, now)
-            .await
-    }
-
-    /// Does so for a plan that only adds rows, in one trip and without a look at what is there. Fails with
-    /// [`is_constraint`] if a row is there, too.
-    pub(super) async fn save_unseen(
-        &self,
-        connection: &mut SqliteConnection,
-        plan: &Plan,
-        completions: &[Completed<'_>],
-        now: Timestamp,
-    ) -> Result<(), sqlx::Error> {
-        let fresh: Vec<_> = plan.saves(now).collect();
-        self.add_and_complete(connection, After::Nothing, &fresh, completions, now)
-            .await
+        self.add_and_complete(connection, &fresh, completions, now).await
     }
 
     async fn add_and_complete(
         &self,
         connection: &mut SqliteConnection,
-        after: After,
         fresh: &[Saved<'_>],
         completions: &[Completed<'_>],
         now: Timestamp,
@@ -164,7 +151,7 @@ impl Database {
         let mut arguments = SqliteArguments::default();
         table::bind_rows(&mut arguments, fresh)?;
         table::bind_completions(&mut arguments, completions, now)?;
-        let statement = self.statements.add_and_complete(after, fresh.len(), completions.len());
+        let statement = self.statements.add_and_complete(fresh.len(), completions.len());
         run(connection, statement, arguments).await
     }
 

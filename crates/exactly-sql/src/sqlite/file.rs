@@ -30,6 +30,8 @@ pub(super) struct File {
     pub(super) turn: Arc<Mutex<Slot>>,
     /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn as well.
     pub(super) in_memory: bool,
+    /// From the root.
+    pub(super) path: String,
     pub(super) overrides: Overrides,
 }
 

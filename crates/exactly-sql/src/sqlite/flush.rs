@@ -15,14 +15,14 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use exactly::clock::Timestamp;
+use exactly::store::Wakeups;
 use exactly::{CallId, StoreError, StoreErrorKind};
 
-use super::database::{
-    Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, is_constraint, is_refused, recover, recover_writer,
-};
-use super::decide::{Answer, Decided, Rows, decide};
+use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, is_constraint, recover, recover_writer};
+use super::decide::{Answer, Decided, decide};
+use super::scribe::Batch;
 use super::table::Completed;
-use crate::batch::{Again, Flush, Step, Write};
+use crate::batch::{Again, Flush, Step, Write, by_home};
 use crate::error::{Shared, kind};
 
 /// The most steps that wait for this process's turn to write; what comes on top is refused, which bounds memory.
@@ -167,6 +167,10 @@ impl Database {
         if steps.is_empty() {
             return Vec::new();
         }
+        let mut steps = self.write_unseen(slot, steps, lock, again).await;
+        if steps.is_empty() {
+            return Vec::new();
+        }
         let mut connection = match self.take(slot).await {
             Ok(connection) => connection,
             Err(error) => {
@@ -176,20 +180,15 @@ impl Database {
                 return Vec::new();
             }
         };
-        let expected_new = self.novelty.is_likely();
         let error = match self.commit(&mut connection, &mut steps, lock, again).await {
             Ok(answers) => {
                 slot.put_back(connection);
-                self.answer_committed(steps, answers, again);
+                answer_committed(steps, answers, &self.wakeups, again);
                 return Vec::new();
             }
             Err(error) => error,
         };
         recover_writer(slot, connection, &error).await;
-        if is_refused(&error) && expected_new && !self.novelty.is_likely() {
-            // With a look at what is there, some of it can be answered although nobody may write.
-            return Box::pin(self.settle(slot, steps, lock, again)).await;
-        }
         if is_busy(&error) && lock == Lock::WhenNeeded {
             return steps;
         }
@@ -204,6 +203,36 @@ impl Database {
         });
         again.queue(failed.collect());
         Vec::new()
+    }
+
+    /// Has the scribe write the batch, if it is likely to need no look. Returns the steps without an answer.
+    async fn write_unseen(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
+        let Some(scribe) = &self.scribe else { return steps };
+        let now = self.clock.reckon();
+        let is_likely = self.novelty.is_likely() && self.clock.is_young(now);
+        if lock == Lock::AtOnce || slot.is_unsealed() || !is_likely {
+            return steps;
+        }
+        let (mut completions, are_new) = take_trusted(&mut steps);
+        if !are_new {
+            steps.append(&mut completions);
+            return steps;
+        }
+        let batch = Batch {
+            begins: steps,
+            completions,
+            now,
+        };
+        match scribe.write(batch, again).await {
+            Ok(()) => Vec::new(),
+            Err(unwritten) => {
+                self.novelty.surprised();
+                if unwritten.unsealed {
+                    slot.unseal();
+                }
+                unwritten.batch.map_or_else(Vec::new, Batch::into_steps)
+            }
+        }
     }
 
     async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>, again: &Again) {
@@ -222,42 +251,15 @@ impl Database {
         lock: Lock,
         again: &Again,
     ) -> Result<Vec<Decided>, sqlx::Error> {
-        let (mut trusted, are_new) = take_trusted(steps);
-        let now = self.clock.reckon();
-        let unseen = lock == Lock::WhenNeeded && are_new && self.novelty.is_likely() && self.clock.is_young(now);
-        let committed = if unseen {
-            self.commit_unseen(connection, steps, &trusted, now).await
-        } else {
-            self.commit_with(connection, steps, &trusted, lock, again).await
-        };
-        let was_wrong = unseen && committed.is_err();
-        if was_wrong {
-            self.novelty.surprised();
-        }
-        let is_undone = (was_wrong || !trusted.is_empty()) && committed.as_ref().is_err_and(is_constraint);
+        let (mut trusted, _) = take_trusted(steps);
+        let committed = self.commit_with(connection, steps, &trusted, lock, again).await;
+        let is_undone = !trusted.is_empty() && committed.as_ref().is_err_and(is_constraint);
         steps.append(&mut trusted);
         if is_undone {
             self.commit_with(connection, steps, &[], Lock::AtOnce, again).await
         } else {
             committed
         }
-    }
-
-    /// Does so without a look at anything, for `steps` that begin calls which nobody is expected to have begun before, and
-    /// for the completions in `trusted`, whose answers come last.
-    async fn commit_unseen(
-        &self,
-        connection: &mut sqlx::SqliteConnection,
-        steps: &[Step],
-        trusted: &[Step],
-        now: Timestamp,
-    ) -> Result<Vec<Decided>, sqlx::Error> {
-        let mut plan = decide(steps, Rows::new(), now);
-        let mut answers = std::mem::take(&mut plan.answers);
-        let completions: Vec<_> = trusted.iter().filter_map(|step| completed(step, now)).collect();
-        self.save_unseen(connection, &plan, &completions, now).await?;
-        answers.extend(trusted.iter().map(|_| Decided::applied()));
-        Ok(answers)
     }
 
     /// Does so after a look at the records that `steps` are about, and none at those of the completions in `trusted`,
@@ -290,13 +292,15 @@ impl Database {
         answers.extend(trusted.iter().map(|_| Decided::applied()));
         Ok(answers)
     }
+}
 
-    /// Answers in a task of its own: waking so many takes time, in which the next batch can be on its way.
-    fn answer_committed(&self, steps: Vec<Step>, answers: Vec<Decided>, again: &Again) {
-        let (wakeups, again) = (self.wakeups.clone(), again.clone());
-        tokio::spawn(async move {
+/// Answers what is committed, in tasks of its own: waking so many takes time, in which the next batch can be on its way.
+pub(super) fn answer_committed(steps: Vec<Step>, answers: Vec<Decided>, wakeups: &Wakeups, again: &Again) {
+    for (home, told) in by_home(steps.into_iter().zip(answers), &again.runtime) {
+        let (wakeups, again) = (wakeups.clone(), again.clone());
+        home.spawn(async move {
             let mut unheard = Vec::new();
-            for (step, decided) in steps.into_iter().zip(answers) {
+            for (step, decided) in told {
                 if step.settles() {
                     wakeups.wake(step.id());
                 }
@@ -327,7 +331,7 @@ fn take_trusted(steps: &mut Vec<Step>) -> (Vec<Step>, bool) {
     (trusted, are_new)
 }
 
-fn completed(step: &Step, now: Timestamp) -> Option<Completed<'_>> {
+pub(super) fn completed(step: &Step, now: Timestamp) -> Option<Completed<'_>> {
     let Some(Write::Complete { claim, outcome, keep }) = step.write() else {
         return None;
     };

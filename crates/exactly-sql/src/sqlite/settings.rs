@@ -14,20 +14,26 @@ pub(super) struct Overrides {
 }
 
 /// What was found on a connection that was accepted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
+    /// Where the database is, from the root; empty if it is in memory.
+    pub(super) path: String,
+}
+
+impl Settings {
     /// Connections to one in-memory database share a cache, in which a reader fails while a writer is at work.
-    pub(super) in_memory: bool,
+    pub(super) fn in_memory(&self) -> bool {
+        self.path.is_empty()
+    }
 }
 
 /// Refuses a connection on which `commit` can return before the commit is durable.
 pub(super) async fn check(connection: &mut SqliteConnection, accept: Overrides) -> Result<Settings, StoreError> {
-    let in_memory = text(connection, "select file from pragma_database_list where name = 'main'")
-        .await?
-        .is_empty();
-    if in_memory {
+    let path = text(connection, "select file from pragma_database_list where name = 'main'").await?;
+    let settings = Settings { path };
+    if settings.in_memory() {
         return if accept.in_memory {
-            Ok(Settings { in_memory })
+            Ok(settings)
         } else {
             Err(refused(IN_MEMORY))
         };
@@ -39,7 +45,7 @@ pub(super) async fn check(connection: &mut SqliteConnection, accept: Overrides) 
     if !accept.unsynced {
         durable(&journal_mode, &synchronous)?;
     }
-    Ok(Settings { in_memory })
+    Ok(settings)
 }
 
 const IN_MEMORY: &str = "open store: the database is in memory, so a restart forgets every key and effects repeat; \

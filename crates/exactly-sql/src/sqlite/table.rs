@@ -1,9 +1,9 @@
 //! The statements on a table of records, and what a row holds.
 //!
 //! sqlx hands every statement to a thread of its own, which costs more than the statement itself. So a batch of any size
-//! takes one trip if it need not look at what is there, and two as a rule if it has to: one that reads the rows that it has
-//! to know, and one that writes all of its changes and commits. The statements have room for a power of two of rows and leave what is over empty, so that there are few of
-//! them and all stay prepared.
+//! takes two trips as a rule: one that reads the rows that it has to know, and one that writes all of its changes and
+//! commits. The statements have room for a power of two of rows and leave what is over empty, so that there are few of them
+//! and all stay prepared. Batches that need no look go [another way](super::scribe).
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -23,10 +23,13 @@ use crate::name::Name;
 /// How many powers of two there are up to the largest batch.
 const SIZES: usize = BATCH_MAX.ilog2() as usize + 1;
 
-const COLUMNS: &str = "id, principal, operation, key, fingerprint, state, attempt, token, lease_ms, lease_until, on_lost, \
+pub(super) const COLUMNS: &str = "id, principal, operation, key, fingerprint, state, attempt, token, lease_ms, lease_until, on_lost, \
      created_at, completed_at, expires_at, outcome";
 
-const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+/// How many columns that are.
+const COLUMN_COUNT: usize = 15;
+
+pub(super) const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 /// The id, the token, when it expires, and the outcome.
 const COMPLETION: &str = "(?, ?, ?, ?)";
@@ -57,7 +60,7 @@ pub(super) struct Statements {
     pub(super) sweep_done: SqlStr,
     pub(super) sweep_lost: SqlStr,
     table: Name,
-    /// By what came before and the size of either part; made when it is needed, since most sizes never meet.
+    /// By the size of either part; made when it is needed, since most sizes never meet.
     add_and_complete: Vec<OnceLock<SqlStr>>,
 }
 
@@ -87,27 +90,22 @@ impl Statements {
                  (select rowid from {table} where state = 0 and on_lost = 1 and lease_until <= ? limit ?)"
             )),
             table: name.clone(),
-            add_and_complete: vec![OnceLock::new(); 2 * (SIZES + 1) * (SIZES + 1)],
+            add_and_complete: vec![OnceLock::new(); (SIZES + 1) * (SIZES + 1)],
         }
     }
 
     /// Adds rows that are not there, completes calls whose claims hold, and commits; or does nothing of it, if one of the
     /// claims does not, or one of the rows is there. There is room for `rows` and `completions`, and neither part if there
     /// is none of it.
-    pub(super) fn add_and_complete(&self, after: After, rows: usize, completions: usize) -> &SqlStr {
+    pub(super) fn add_and_complete(&self, rows: usize, completions: usize) -> &SqlStr {
         let part = |count: usize| if count == 0 { 0 } else { size(count).0 + 1 };
-        let place = (usize::from(after == After::Nothing) * (SIZES + 1) + part(rows)) * (SIZES + 1) + part(completions);
-        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(after, rows, completions))
+        let place = part(rows) * (SIZES + 1) + part(completions);
+        self.add_and_complete[place].get_or_init(|| self.make_add_and_complete(rows, completions))
     }
 
     /// `or rollback`, because what a statement alone has changed can be taken back only if SQLite copies each page before.
-    fn make_add_and_complete(&self, after: After, rows: usize, completions: usize) -> SqlStr {
+    fn make_add_and_complete(&self, rows: usize, completions: usize) -> SqlStr {
         let mut statements = Vec::new();
-        if after == After::Nothing {
-            // Something is read first, because whoever has not read waits for another process's lock, and everybody else
-            // here with him.
-            statements.extend(["begin".to_owned(), CLOCK.to_owned()]);
-        }
         if rows > 0 {
             statements.push(format!("insert or rollback {}", into(&self.table, size(rows).1)));
         }
@@ -124,15 +122,6 @@ impl Statements {
         statements.push("commit".to_owned());
         sql(statements.join("; "))
     }
-}
-
-/// What came before a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    /// A transaction is open, in which the batch's rows were read.
-    Load,
-    /// It opens one.
-    Nothing,
 }
 
 /// The rest of an insert with room for so many rows. The select before the values lets empty ones be left out.
@@ -160,40 +149,66 @@ pub(super) struct Saved<'a> {
     pub(super) stored: bool,
 }
 
-impl Saved<'_> {
-    fn try_bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::error::BoxDynError> {
+impl<'a> Saved<'a> {
+    /// The values of [`COLUMNS`].
+    pub(super) fn values(&self) -> [Value<'a>; COLUMN_COUNT] {
         let record = self.record;
-        arguments.add(self.id.as_bytes().as_slice())?;
-        arguments.add(self.call.and_then(|(scope, _)| scope.principal()))?;
-        arguments.add(self.call.map_or("", |(scope, _)| scope.operation()))?;
-        arguments.add(self.call.map_or("", |(_, key)| key.as_str()))?;
-        arguments.add(record.fingerprint.as_bytes().as_slice())?;
-        arguments.add(i64::from(matches!(record.state, State::Done { .. })))?;
-        arguments.add(i64::from(record.attempt.get()))?;
-        arguments.add(record.token.as_bytes().as_slice())?;
+        let (mut lease_ms, mut lease_until, mut on_lost) = (Value::Null, Value::Null, Value::Null);
+        let (mut completed_at, mut expires, mut kept) = (Value::Null, Value::Null, Value::Null);
         match &record.state {
             State::InFlight {
                 lease,
-                lease_until,
-                on_lost,
+                lease_until: until,
+                on_lost: lost,
             } => {
-                arguments.add(integer(millis(*lease)))?;
-                arguments.add(timestamp(*lease_until))?;
-                arguments.add(i64::from(*on_lost == OnLost::Rerun))?;
-                arguments.add(timestamp(self.created_at))?;
-                arguments.add(None::<i64>)?;
-                arguments.add(None::<i64>)?;
-                arguments.add(None::<&[u8]>)
+                lease_ms = Value::Integer(integer(millis(*lease)));
+                lease_until = Value::Integer(timestamp(*until));
+                on_lost = Value::Integer(i64::from(*lost == OnLost::Rerun));
             }
             State::Done { outcome, expires_at } => {
-                arguments.add(None::<i64>)?;
-                arguments.add(None::<i64>)?;
-                arguments.add(None::<i64>)?;
-                arguments.add(timestamp(self.created_at))?;
-                arguments.add(timestamp(self.now))?;
-                arguments.add(expires_at.map(timestamp))?;
-                arguments.add(&**outcome)
+                completed_at = Value::Integer(timestamp(self.now));
+                expires = expires_at.map_or(Value::Null, |at| Value::Integer(timestamp(at)));
+                kept = Value::Bytes(outcome);
             }
+        }
+        [
+            Value::Bytes(self.id.as_bytes()),
+            self.call
+                .and_then(|(scope, _)| scope.principal())
+                .map_or(Value::Null, Value::Text),
+            Value::Text(self.call.map_or("", |(scope, _)| scope.operation())),
+            Value::Text(self.call.map_or("", |(_, key)| key.as_str())),
+            Value::Bytes(record.fingerprint.as_bytes()),
+            Value::Integer(i64::from(matches!(record.state, State::Done { .. }))),
+            Value::Integer(i64::from(record.attempt.get())),
+            Value::Bytes(record.token.as_bytes()),
+            lease_ms,
+            lease_until,
+            on_lost,
+            Value::Integer(timestamp(self.created_at)),
+            completed_at,
+            expires,
+            kept,
+        ]
+    }
+}
+
+/// A value as either driver takes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    Null,
+    Integer(i64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+impl Value<'_> {
+    fn bind(self, arguments: &mut SqliteArguments) -> Result<(), sqlx::error::BoxDynError> {
+        match self {
+            Self::Null => arguments.add(None::<i64>),
+            Self::Integer(number) => arguments.add(number),
+            Self::Text(text) => arguments.add(text),
+            Self::Bytes(bytes) => arguments.add(bytes),
         }
     }
 }
@@ -218,9 +233,11 @@ impl Completed<'_> {
 /// Adds the values of rows, and of empty ones for the room that is left.
 pub(super) fn bind_rows(arguments: &mut SqliteArguments, rows: &[Saved<'_>]) -> Result<(), sqlx::Error> {
     for saved in rows {
-        saved.try_bind(arguments).map_err(sqlx::Error::Encode)?;
+        for value in saved.values() {
+            value.bind(arguments).map_err(sqlx::Error::Encode)?;
+        }
     }
-    bind_nothing(arguments, rows.len(), places(ROW))
+    bind_nothing(arguments, rows.len(), COLUMN_COUNT)
 }
 
 /// Adds the values of completions, if there are any, and of empty ones for the room that is left, between when they are

@@ -8,6 +8,7 @@ mod journal;
 pub(crate) mod queue;
 mod scheduler;
 mod schema;
+mod scribe;
 mod settings;
 mod suite;
 mod time;
