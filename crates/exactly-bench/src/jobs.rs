@@ -4,7 +4,7 @@
 //! dead rows are not another's. The clock runs from the first claim until the contender's tables say that all is done.
 
 mod claim;
-mod contender;
+pub(crate) mod contender;
 mod fan_out;
 mod figures;
 mod handwritten;
@@ -12,9 +12,9 @@ mod idle;
 mod inserts;
 mod ours;
 mod peers;
-mod said;
+pub(crate) mod said;
 mod standing;
-mod turn;
+pub(crate) mod turn;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,10 +77,10 @@ pub(crate) struct Options {
 
 /// What a worker of our own is told, as those of the peers are.
 #[derive(Debug, Deserialize)]
-struct Order<S> {
-    url: String,
-    jobs: u64,
-    settings: S,
+pub(crate) struct Order<S> {
+    pub(crate) url: String,
+    pub(crate) jobs: u64,
+    pub(crate) settings: S,
 }
 
 /// One thing to measure.

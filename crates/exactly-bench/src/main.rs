@@ -14,6 +14,7 @@ mod calls;
 mod child;
 mod client;
 mod database;
+mod events;
 mod gateway;
 mod jobs;
 mod load;
@@ -46,10 +47,12 @@ enum Command {
     Client(client::Options),
     /// Jobs: burning them down, enqueueing them, and their effects.
     Jobs(jobs::Options),
+    /// Events: publishing, delivering and taking them in.
+    Events(events::Options),
     /// One of the servers that are measured; started by the other commands.
     #[command(hide = true)]
     Serve { app: String },
-    /// One of the workers that are measured; started by `jobs`.
+    /// One of the workers that are measured; started by `jobs` and `events`.
     #[command(hide = true)]
     Work {
         program: String,
@@ -64,9 +67,14 @@ fn main() -> ExitCode {
         Command::Gateway(options) => client_runtime().and_then(|runtime| runtime.block_on(gateway::run(&options))),
         Command::Client(options) => client_runtime().and_then(|runtime| runtime.block_on(client::run(&options))),
         Command::Jobs(options) => client_runtime().and_then(|runtime| runtime.block_on(jobs::run(&options))),
-        Command::Work { program, step, order } => {
-            server_runtime().and_then(|runtime| runtime.block_on(jobs::work(&program, &step, &order)))
-        }
+        Command::Events(options) => client_runtime().and_then(|runtime| runtime.block_on(events::run(&options))),
+        Command::Work { program, step, order } => server_runtime().and_then(|runtime| {
+            if events::is_ours(&program) {
+                runtime.block_on(events::work(&program, &step, &order))
+            } else {
+                runtime.block_on(jobs::work(&program, &step, &order))
+            }
+        }),
         Command::Serve { app } => server_runtime().and_then(|runtime| runtime.block_on(serve::run(&app))),
     };
     match ended {

@@ -32,6 +32,8 @@ pub(crate) enum App {
     Leased { records: Records, terms: Terms },
     /// The handler behind the layer, in its own transaction.
     Transactional(Place),
+    /// Takes whatever is posted to it.
+    Sink,
     /// What one would write without us.
     Handwritten { place: Place, style: Style },
 }
@@ -116,6 +118,7 @@ async fn router(app: &App) -> Result<Router> {
     let desk = Desk::default();
     Ok(match app {
         App::Bare => handler::router(desk),
+        App::Sink => handler::sink(desk),
         App::Leased { records, terms } => layered::leased(desk, records, *terms).await?,
         App::Transactional(place) => layered::transactional(desk, place).await?,
         App::Handwritten { place, style } => handwritten::router(desk, place.pool().await?, *style).await?,

@@ -8,43 +8,43 @@ use tokio::process::Command;
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
-pub(super) struct Contender {
-    pub(super) name: &'static str,
-    pub(super) program: Program,
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) program: Program,
     /// What the program is told beside the database and the number of jobs.
-    pub(super) settings: Value,
+    pub(crate) settings: Value,
     /// How many of the program work at the same time.
-    pub(super) processes: usize,
+    pub(crate) processes: usize,
     /// The most jobs that it is given. Only for one that takes longer per job the more of them wait.
-    pub(super) jobs_max: Option<u64>,
-    pub(super) tables: Tables,
+    pub(crate) jobs_max: Option<u64>,
+    pub(crate) tables: Tables,
 }
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
-    pub(super) path: PathBuf,
-    pub(super) arguments: Vec<OsString>,
-    pub(super) environment: &'static [(&'static str, &'static str)],
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
 /// Statements that count in the contender's own tables. What a program says of itself is no proof.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     /// Jobs that are not done, failed ones among them.
-    pub(super) left: &'static str,
-    pub(super) failed: &'static str,
+    pub(crate) left: &'static str,
+    pub(crate) failed: &'static str,
     /// Jobs that are done, where they are kept.
-    pub(super) done: Option<&'static str>,
+    pub(crate) done: Option<&'static str>,
 }
 
 impl Contender {
-    pub(super) fn jobs(&self, wanted: u64) -> u64 {
+    pub(crate) fn jobs(&self, wanted: u64) -> u64 {
         self.jobs_max.map_or(wanted, |max| wanted.min(max))
     }
 
     /// The program, told to do one of its steps.
-    pub(super) fn command(&self, step: &str, url: &str, jobs: u64) -> Command {
+    pub(crate) fn command(&self, step: &str, url: &str, jobs: u64) -> Command {
         let order = serde_json::json!({ "url": url, "jobs": jobs, "settings": self.settings });
         let mut command = Command::new(&self.program.path);
         command
@@ -59,7 +59,7 @@ impl Contender {
 
 impl Program {
     /// This program again, as one of the workers that are written here.
-    pub(super) fn own(worker: &str) -> Self {
+    pub(crate) fn own(worker: &str) -> Self {
         Self {
             // Not by its path, where another build may have put another program by now.
             path: "/proc/self/exe".into(),
@@ -70,7 +70,7 @@ impl Program {
 }
 
 /// Why a program failed, in one line of what it said: the one that calls itself an error, or else the last.
-pub(super) fn reason(said: &[u8]) -> String {
+pub(crate) fn reason(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_error = |line: &&str| line.get(..5).is_some_and(|word| word.eq_ignore_ascii_case("error"));

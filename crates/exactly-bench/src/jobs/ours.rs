@@ -10,7 +10,6 @@ use exactly::worker::{Builder, Ran, Worker, from_fn};
 use exactly_sql::{PgQueue, PgTransaction};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
-use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::time::sleep;
 
 use super::contender::{Contender, Program, Tables};
@@ -170,23 +169,9 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
                     })
                 }),
             );
-            work_silently(work(worker, settings)).await
+            said::work_silently(work(worker, settings)).await
         }
         (_, What::Effect) => said::work(work(affects(queue), settings)).await,
-    }
-}
-
-/// As [`said::work`], but without a count that has to be told: nothing of this takes any time while there is nothing to do.
-async fn work_silently(worker: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
-    let mut word = BufReader::new(stdin()).lines();
-    said::say("ready").await?;
-    if word.next_line().await?.is_none() {
-        return Ok(());
-    }
-    let mut working = tokio::spawn(worker);
-    tokio::select! {
-        ended = &mut working => ended?,
-        told = word.next_line() => Ok(told.map(drop)?),
     }
 }
 

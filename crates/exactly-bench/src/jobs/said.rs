@@ -41,6 +41,20 @@ pub(crate) async fn work(worker: impl Future<Output = Result<()>> + Send + 'stat
     }
 }
 
+/// As [`work`], but without a count that has to be told: nothing of this takes any time while there is nothing to do.
+pub(crate) async fn work_silently(worker: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    let mut word = BufReader::new(stdin()).lines();
+    say("ready").await?;
+    if word.next_line().await?.is_none() {
+        return Ok(());
+    }
+    let mut working = tokio::spawn(worker);
+    tokio::select! {
+        ended = &mut working => ended?,
+        told = word.next_line() => Ok(told.map(drop)?),
+    }
+}
+
 /// Tells the count until nobody listens.
 async fn tell(word: &mut Lines<BufReader<Stdin>>) -> Result<()> {
     let mut tick = tokio::time::interval(TOLD_EVERY);

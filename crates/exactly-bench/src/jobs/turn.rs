@@ -23,14 +23,14 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One of a contender's processes.
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) pid: Pid,
+pub(crate) struct Worker {
+    pub(crate) pid: Pid,
     child: Child,
     word: ChildStdin,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
-pub(super) async fn turn(server: &Database, contender: &Contender, jobs: u64) -> Result<Turn> {
+pub(crate) async fn turn(server: &Database, contender: &Contender, jobs: u64) -> Result<Turn> {
     let name = format!("bench_{}", contender.name.replace(['-', ' '], "_"));
     let database = server.fresh_database(&name).await?;
     let turn = on(&database, contender, contender.jobs(jobs)).await;
@@ -142,7 +142,7 @@ async fn check(database: &Database, tables: Tables, jobs: u64) -> Result<()> {
 
 impl Worker {
     /// Starts a process, which connects and waits for the word.
-    pub(super) async fn start(contender: &Contender, url: &str, jobs: u64) -> Result<Self> {
+    pub(crate) async fn start(contender: &Contender, url: &str, jobs: u64) -> Result<Self> {
         let mut child = contender
             .command("work", url, jobs)
             .stdin(Stdio::piped())
@@ -166,12 +166,12 @@ impl Worker {
     }
 
     /// Gives it the word alone. What it says from then on.
-    pub(super) async fn begin(&mut self) -> Result<Lines<BufReader<ChildStdout>>> {
+    pub(crate) async fn begin(&mut self) -> Result<Lines<BufReader<ChildStdout>>> {
         self.word.write_all(b"go\n").await?;
         Ok(self.lines.take().ok_or("a worker is read already")?)
     }
 
-    pub(super) async fn stop(mut self) -> Result<()> {
+    pub(crate) async fn stop(mut self) -> Result<()> {
         drop(self.word);
         if timeout(GONE_WITHIN, self.child.wait()).await.is_err() {
             self.child.kill().await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
@@ -76,6 +77,14 @@ pub(super) fn router(desk: Desk) -> Router {
         .merge(controls(desk))
 }
 
+/// Takes whatever is posted, to any of many places.
+pub(super) fn sink(desk: Desk) -> Router {
+    Router::new()
+        .route("/hook/{place}", post(swallow))
+        .with_state(desk.clone())
+        .merge(controls(desk))
+}
+
 /// What the client of the measurement asks and no payer would.
 pub(super) fn controls(desk: Desk) -> Router {
     Router::new()
@@ -94,6 +103,11 @@ async fn pay_slowly(State(desk): State<Desk>, payment: Json<Payment>) -> (Status
     // The sender lives in the desk, so this ends by a release only.
     let _ = released.wait_for(|released| *released).await;
     pay(State(desk), payment).await
+}
+
+async fn swallow(State(desk): State<Desk>, body: Bytes) -> StatusCode {
+    desk.0.runs.fetch_add(u64::from(!body.is_empty()), Ordering::Relaxed);
+    StatusCode::NO_CONTENT
 }
 
 async fn runs(State(desk): State<Desk>) -> String {
