@@ -60,7 +60,7 @@ use tokio::sync::watch;
 
 pub use self::book::{Book, Entry};
 pub use self::failure::{Failure, FailureKind};
-pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView};
+pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView, Walk, Walked};
 pub use self::lease::{
     Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued, Settlement, WorkerId,
 };

@@ -141,6 +141,7 @@ macro_rules! __queue_promises {
                 pages_show_every_task_once
                 a_page_is_never_longer_than_asked_for
                 filters_combine
+                a_walk_comes_by_every_task_once_and_looks_at_no_more_than_asked_for
                 every_state_is_listed
                 depths_count_by_lane_and_state
                 looking_changes_nothing

@@ -1,8 +1,9 @@
 //! Tasks as operators see them: one by one, in pages, and counted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use exactly::queue::{Depth, End, InspectQueue, TaskFilter, TaskId, TaskPage, TaskState, TaskView};
+use exactly::queue::{Depth, End, InspectQueue, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk};
 
 use crate::QueueHarness;
 use crate::answers::answered;
@@ -47,6 +48,66 @@ pub async fn a_page_is_never_longer_than_asked_for<H: QueueHarness>(harness: &H)
     let never = TaskId::of("offer", "never enqueued");
     let later: Vec<_> = ids.iter().copied().filter(|id| *id > never).collect();
     assert_eq!(page(Some(never), 10).await, later);
+}
+
+/// A walk comes by each wanted task once, however rare they are, and each part of it ends after so many tasks.
+pub async fn a_walk_comes_by_every_task_once_and_looks_at_no_more_than_asked_for<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let early = task("early").in_lane(lane("rare")).after(Duration::from_hours(1));
+    added(&*queue, &[early]).await;
+    harness.elapse(Duration::from_secs(10)).await;
+    let between = answered(queue.now().await);
+    let dead = in_state(&*queue, "dead", TaskState::Dead).await;
+    added(&*queue, &tasks("bulk", 40)).await;
+    let mut rare = added(&*queue, &tasks("rare", 5)).await;
+    rare.sort_unstable();
+    let filter = |lane_name: Option<&str>, state| TaskFilter {
+        state,
+        lane: lane_name.map(lane),
+        ..TaskFilter::default()
+    };
+    let cases = [
+        (filter(Some("rare"), None), rare.clone()),
+        (filter(None, Some(TaskState::Dead)), vec![dead]),
+        (filter(Some("rare"), Some(TaskState::Dead)), Vec::new()),
+    ];
+    for (filter, wanted) in cases {
+        for (steps, limit) in [(1, 10), (7, 10), (7, 1), (1000, 2), (1000, 100)] {
+            let mut walk = Walk {
+                filter: filter.clone(),
+                since: Some(between),
+                steps,
+                limit,
+                ..Walk::default()
+            };
+            let mut found = Vec::new();
+            loop {
+                let part = answered(queue.walk(&walk).await);
+                assert!(
+                    u32::try_from(part.tasks.len()).is_ok_and(|count| count <= limit.min(steps)),
+                    "{walk:?}"
+                );
+                found.extend(part.tasks.iter().map(|view| view.id));
+                let Some(next) = part.next else { break };
+                assert!(walk.after.is_none_or(|after| next > after), "{walk:?}");
+                walk.after = Some(next);
+            }
+            assert_eq!(found, wanted, "{walk:?}");
+        }
+    }
+    let before = Walk {
+        filter: filter(Some("rare"), None),
+        before: Some(between),
+        steps: 1000,
+        limit: 100,
+        ..Walk::default()
+    };
+    let found = answered(queue.walk(&before).await);
+    assert_eq!(found.tasks.len(), 1);
+    assert_eq!(
+        (found.tasks[0].id, found.next),
+        (TaskId::of(&found.tasks[0].kind, "early"), None)
+    );
 }
 
 /// Each condition leaves out what does not meet it, and all have to hold.

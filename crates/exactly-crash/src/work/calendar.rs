@@ -9,7 +9,7 @@ use exactly::StoreError;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
-    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
 };
 use exactly::store::Reply;
 use fastrand::Rng;
@@ -154,6 +154,10 @@ impl<Q: InspectQueue> InspectQueue for Hurried<Q> {
 
     fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>> {
         self.queue.list(filter, page)
+    }
+
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked> {
+        self.queue.walk(walk)
     }
 
     fn lanes(&self) -> Reply<'_, Vec<LaneView>> {

@@ -17,6 +17,10 @@ pub trait InspectQueue: Queue {
     /// A page of tasks, by id.
     fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>>;
 
+    /// Goes on over tasks by id, and shows those that are wanted. For whoever goes over all of them: each call looks at so many
+    /// and no more, however rare the wanted ones are.
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked>;
+
     /// Every lane that is paused or capped, by name.
     fn lanes(&self) -> Reply<'_, Vec<LaneView>>;
 
@@ -103,6 +107,50 @@ pub struct TaskPage {
     pub after: Option<TaskId>,
     /// The most tasks to list.
     pub limit: u32,
+}
+
+/// A part of the way over all tasks, by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// Which of them to show.
+    pub filter: TaskFilter,
+    /// Only those that were enqueued at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only those that were enqueued before this time.
+    pub before: Option<Timestamp>,
+    /// From the one after this.
+    pub after: Option<TaskId>,
+    /// The most tasks to look at. A queue that has those that are held or dead by themselves looks only at them, if the filter
+    /// asks for such a state.
+    pub steps: u32,
+    /// The most tasks to show, at least one.
+    pub limit: u32,
+}
+
+impl Walk {
+    /// Whether only what is held or dead is wanted.
+    pub fn is_over_parked(&self) -> bool {
+        matches!(self.filter.state, Some(TaskState::Held | TaskState::Dead))
+    }
+
+    /// What is told of a walk that showed these, and looked as far as `end`, or to the last one. For whoever makes a queue.
+    pub fn walked(&self, tasks: Vec<TaskView>, end: Option<TaskId>) -> Walked {
+        let is_full = u32::try_from(tasks.len()).is_ok_and(|count| count >= self.limit.max(1));
+        let last = tasks.last().map(|view| view.id);
+        Walked {
+            next: if is_full { last } else { end },
+            tasks,
+        }
+    }
+}
+
+/// What a walk came by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Those that were wanted, by id.
+    pub tasks: Vec<TaskView>,
+    /// The task after which to go on; none at the end of the way.
+    pub next: Option<TaskId>,
 }
 
 /// A lane that somebody has set up.

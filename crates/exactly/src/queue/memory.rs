@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use self::tables::{Row, Tables};
 use super::{
     Ask, AttemptView, Book, Card, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Registry,
-    Rescued, Revision, Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, check_batch,
+    Rescued, Revision, Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
+    check_batch,
 };
 use crate::clock::{Clock, SteadyClock, Timestamp};
 use crate::store::Reply;
@@ -308,6 +309,28 @@ impl InspectQueue for MemoryQueue {
             let rows = tables.rows.values().filter(after).map(|row| &row.view);
             let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
             rows.filter(|view| filter.takes(view)).take(limit).cloned().collect()
+        })
+    }
+
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked> {
+        self.step(|tables, _| {
+            let parked = |view: &&TaskView| matches!(view.state, TaskState::Held | TaskState::Dead);
+            let after = |view: &&TaskView| walk.after.is_none_or(|after| view.id > after);
+            let views = tables.rows.values().map(|row| &row.view).filter(after);
+            let mut seen = views.filter(|view| !walk.is_over_parked() || parked(view));
+            let (mut tasks, mut end) = (Vec::new(), None);
+            for _ in 0..walk.steps.max(1) {
+                let view = seen.next();
+                end = view.map(|view| view.id);
+                let Some(view) = view else { break };
+                if walk.takes(view) {
+                    tasks.push(view.clone());
+                }
+                if tasks.len() >= usize::try_from(walk.limit.max(1)).unwrap_or(usize::MAX) {
+                    break;
+                }
+            }
+            walk.walked(tasks, end)
         })
     }
 

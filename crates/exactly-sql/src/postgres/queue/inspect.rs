@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::queue::{
-    AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskId, TaskPage, TaskState, TaskView, WorkerId,
+    AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
+    WorkerId,
 };
 use exactly::store::Reply;
 use sqlx::postgres::PgRow;
@@ -53,20 +54,7 @@ impl InspectQueue for PgQueue {
 
     fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>> {
         Box::pin(async move {
-            let mut query = QueryBuilder::new(format!("select {VIEW} from {} c where true", self.sql.table));
-            if let Some(state) = filter.state {
-                // In the text, so that the planner finds the partial index.
-                query.push(" and c.state = ").push(state.code().to_string());
-            }
-            if let Some(kind) = &filter.kind {
-                query.push(" and c.kind = ").push_bind(kind);
-            }
-            if let Some(lane) = &filter.lane {
-                query.push(" and c.lane = ").push_bind(lane.as_str());
-            }
-            if let Some(version) = filter.version {
-                query.push(" and c.version = ").push_bind(version_code(version));
-            }
+            let mut query = self.listing(filter);
             if let Some(after) = page.after {
                 query.push(" and c.id > ").push_bind(*after.as_uuid());
             }
@@ -74,6 +62,31 @@ impl InspectQueue for PgQueue {
             let rows = self.look(query).await.map_err(failed("list tasks"))?;
             let views = rows.iter().map(view).collect::<Result<_, _>>();
             views.map_err(failed("list tasks"))
+        })
+    }
+
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked> {
+        Box::pin(async move {
+            let end = self.end_of_walk(walk).await.map_err(failed("walk over tasks"))?;
+            let mut query = self.listing(&walk.filter);
+            if let Some(since) = walk.since {
+                query.push(" and c.enqueued_at >= ").push_bind(PgTime::from(since));
+            }
+            if let Some(before) = walk.before {
+                query.push(" and c.enqueued_at < ").push_bind(PgTime::from(before));
+            }
+            if let Some(after) = walk.after {
+                query.push(" and c.id > ").push_bind(*after.as_uuid());
+            }
+            if let Some(end) = end {
+                query.push(" and c.id <= ").push_bind(*end.as_uuid());
+            }
+            query
+                .push(" order by c.id limit ")
+                .push_bind(i64::from(walk.limit.max(1)));
+            let rows = self.look(query).await.map_err(failed("walk over tasks"))?;
+            let views = rows.iter().map(view).collect::<Result<_, _>>();
+            Ok(walk.walked(views.map_err(failed("walk over tasks"))?, end))
         })
     }
 
@@ -117,6 +130,43 @@ impl InspectQueue for PgQueue {
 }
 
 impl PgQueue {
+    /// A listing's statement, up to where it begins.
+    fn listing(&self, filter: &TaskFilter) -> QueryBuilder<Postgres> {
+        let mut query = QueryBuilder::new(format!("select {VIEW} from {} c where true", self.sql.table));
+        if let Some(state) = filter.state {
+            // In the text, so that the planner finds the partial index.
+            query.push(" and c.state = ").push(state.code().to_string());
+        }
+        if let Some(kind) = &filter.kind {
+            query.push(" and c.kind = ").push_bind(kind.clone());
+        }
+        if let Some(lane) = &filter.lane {
+            query.push(" and c.lane = ").push_bind(lane.as_str().to_owned());
+        }
+        if let Some(version) = filter.version {
+            query.push(" and c.version = ").push_bind(version_code(version));
+        }
+        query
+    }
+
+    /// The last task that a walk looks at, if there are as many. Found in an index, so nothing else is read of those between.
+    async fn end_of_walk(&self, walk: &Walk) -> Result<Option<TaskId>, sqlx::Error> {
+        let mut query = QueryBuilder::new(format!("select c.id from {} c where true", self.sql.table));
+        if walk.is_over_parked() {
+            query.push(" and (c.state = 2 or c.state = 4)");
+        }
+        if let Some(after) = walk.after {
+            query.push(" and c.id > ").push_bind(*after.as_uuid());
+        }
+        query
+            .push(" order by c.id limit 1 offset ")
+            .push_bind(i64::from(walk.steps.max(1)) - 1);
+        let rows = self.look(query).await?;
+        rows.first()
+            .map(|row| row.try_get(0).map(TaskId::from_uuid))
+            .transpose()
+    }
+
     /// On the callers' pool, whose plans follow what the table holds.
     pub(super) async fn look(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<PgRow>, sqlx::Error> {
         let mut conn = acquire(&self.pool).await?;

@@ -1,5 +1,7 @@
 //! Tasks as people see them.
 
+use std::fmt::Write as _;
+
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Row as _, Sqlite};
@@ -7,17 +9,28 @@ use tokio::sync::MutexGuard;
 
 use exactly::StoreError;
 use exactly::clock::Timestamp;
-use exactly::queue::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskId, TaskPage, TaskState, TaskView};
+use exactly::queue::{
+    AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
+};
 use exactly::store::Reply;
 
 use super::SqliteQueue;
 use super::table::{bind, blob, count, failure, fence, id_bytes, lane, moment, state, stored_id, worker};
 use crate::error::failed;
 use crate::sqlite::database::Slot;
-use crate::sqlite::table::{instant, sql, unreadable, unsigned};
+use crate::sqlite::table::{instant, sql, timestamp, unreadable, unsigned};
 
 /// A connection to read on, with the turn where readers need it.
 pub(super) type Reader<'q> = (Option<MutexGuard<'q, Slot>>, PoolConnection<Sqlite>);
+
+/// How much of a listing is looked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// As much as it takes.
+    Whole,
+    /// No more than up to this task, if there are others behind it.
+    To(Option<TaskId>),
+}
 
 impl InspectQueue for SqliteQueue {
     fn show(&self, id: TaskId) -> Reply<'_, Option<TaskView>> {
@@ -44,10 +57,34 @@ impl InspectQueue for SqliteQueue {
         const CONTEXT: &str = "list tasks";
         Box::pin(async move {
             let (_turn, mut connection) = self.reader(CONTEXT).await?;
-            let (text, arguments) = self.look(filter, page).map_err(failed(CONTEXT))?;
+            let walk = Walk {
+                filter: filter.clone(),
+                after: page.after,
+                ..Walk::default()
+            };
+            let look = self.look(&walk, Way::Whole, page.limit);
+            let (text, arguments) = look.map_err(failed(CONTEXT))?;
             let list = sqlx::query_with(sql(text), arguments);
             let rows = list.fetch_all(&mut *connection).await.map_err(failed(CONTEXT))?;
             read(&rows, view, CONTEXT)
+        })
+    }
+
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked> {
+        const CONTEXT: &str = "walk over tasks";
+        Box::pin(async move {
+            let (_turn, mut connection) = self.reader(CONTEXT).await?;
+            let steps = i64::from(walk.steps.max(1)) - 1;
+            let end = sqlx::query(self.statements.end_of_walk.clone())
+                .bind(walk.after.map_or(Vec::new(), id_bytes))
+                .bind(steps);
+            let end = end.fetch_optional(&mut *connection).await.map_err(failed(CONTEXT))?;
+            let end = end.map(|row| stored_id(&row, 0)).transpose().map_err(failed(CONTEXT))?;
+            let look = self.look(walk, Way::To(end), walk.limit.max(1));
+            let (text, arguments) = look.map_err(failed(CONTEXT))?;
+            let list = sqlx::query_with(sql(text), arguments);
+            let rows = list.fetch_all(&mut *connection).await.map_err(failed(CONTEXT))?;
+            Ok(walk.walked(read(&rows, view, CONTEXT)?, end))
         })
     }
 
@@ -87,19 +124,17 @@ impl SqliteQueue {
         Ok((turn, connection))
     }
 
-    fn look(&self, filter: &TaskFilter, page: TaskPage) -> Result<(String, SqliteArguments), sqlx::Error> {
-        let mut arguments = SqliteArguments::default();
+    /// The statement that shows what a walk takes, and what it is asked with.
+    fn look(&self, walk: &Walk, way: Way, limit: u32) -> Result<(String, SqliteArguments), sqlx::Error> {
+        let (mut arguments, filter) = (SqliteArguments::default(), &walk.filter);
         let mut only = String::new();
-        bind(&mut arguments, page.after.map_or(Vec::new(), id_bytes))?;
+        bind(&mut arguments, walk.after.map_or(Vec::new(), id_bytes))?;
         if let Some(state) = filter.state {
-            // In the text, so that the indexes of states can be used.
-            only.push_str(match state {
-                TaskState::Waiting => " and state = 0",
-                TaskState::Running => " and state = 1",
-                TaskState::Held => " and state = 2 and ended_at is not null",
-                TaskState::Done => " and state = 3",
-                TaskState::Dead => " and state = 4 and ended_at is not null",
-            });
+            // In the text, so that the indexes of states can be used. A part of the way is read from end to end instead.
+            let plus = if way == Way::Whole { "" } else { "+" };
+            let ended = way == Way::Whole && matches!(state, TaskState::Held | TaskState::Dead);
+            let ended = if ended { " and ended_at is not null" } else { "" };
+            write!(only, " and {plus}state = {}{ended}", state.code()).expect("a string takes everything");
         }
         if let Some(kind) = &filter.kind {
             only.push_str(" and kind = ?");
@@ -113,13 +148,25 @@ impl SqliteQueue {
             only.push_str(" and version = ?");
             bind(&mut arguments, version)?;
         }
-        bind(&mut arguments, page.limit)?;
+        if let Some(since) = walk.since {
+            only.push_str(" and enqueued_at >= ?");
+            bind(&mut arguments, timestamp(since))?;
+        }
+        if let Some(before) = walk.before {
+            only.push_str(" and enqueued_at < ?");
+            bind(&mut arguments, timestamp(before))?;
+        }
+        if let Way::To(Some(end)) = way {
+            only.push_str(" and id <= ?");
+            bind(&mut arguments, id_bytes(end))?;
+        }
+        bind(&mut arguments, limit)?;
         // Few run, are held or dead: they are taken from their index and sorted. A plus keeps SQLite from walking through
         // all tasks by their ids instead. Of what waits or is done a page is soon full.
         let few = matches!(
             filter.state,
             Some(TaskState::Running | TaskState::Held | TaskState::Dead)
-        );
+        ) && way == Way::Whole;
         let id = if few { "+id" } else { "id" };
         let text = format!("{} where {id} > ?{only} order by {id} limit ?", self.statements.list);
         Ok((text, arguments))

@@ -53,6 +53,7 @@ pub(super) struct Statements {
     pub(super) depths: SqlStr,
     pub(super) show: SqlStr,
     pub(super) attempts: SqlStr,
+    pub(super) end_of_walk: SqlStr,
     pub(super) write_schedule: SqlStr,
     pub(super) pause_schedule: SqlStr,
     pub(super) read_schedule: SqlStr,
@@ -117,6 +118,7 @@ impl Statements {
                 "select a.fence, a.worker, a.started_at, a.ended_at, a.state, a.failure_kind, a.failure_message \
                  from {tasks} as t join {attempts} as a on a.task = t.number where t.id = ? order by a.fence"
             )),
+            end_of_walk: sql(names.end_of_walk()),
             write_schedule: sql(format!(
                 "insert into {schedules} (name, definition, paused, changed_at) values (?, ?, coalesce(?, 0), ?) \
                  on conflict do update set definition = excluded.definition, changed_at = excluded.changed_at, \
@@ -267,6 +269,13 @@ impl Names {
              where t.number in (select number from {tasks} as w where w.state = 0 and w.lane = wanted.value \
              and w.due_at <= ?2 order by w.due_at, w.number limit ?3 offset ?4) \
              order by wanted.key, t.due_at, t.number"
+        )
+    }
+
+    fn end_of_walk(&self) -> String {
+        format!(
+            "select id from {} where id > ? order by id limit 1 offset ?",
+            self.tasks
         )
     }
 

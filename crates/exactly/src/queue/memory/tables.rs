@@ -8,7 +8,7 @@ use crate::Fenced;
 use crate::clock::Timestamp;
 use crate::queue::{
     Ask, AttemptView, Card, End, Enqueued, Entry, Failure, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
-    Settlement, Task, TaskFilter, TaskId, TaskState, TaskView,
+    Settlement, Task, TaskFilter, TaskId, TaskState, TaskView, Walk,
 };
 
 #[derive(Debug, Default)]
@@ -296,5 +296,13 @@ impl TaskFilter {
             && self.kind.as_ref().is_none_or(|kind| **kind == *view.kind)
             && self.lane.as_ref().is_none_or(|lane| view.lane == *lane)
             && self.version.is_none_or(|version| view.version == version)
+    }
+}
+
+impl Walk {
+    pub(super) fn takes(&self, view: &TaskView) -> bool {
+        self.filter.takes(view)
+            && self.since.is_none_or(|since| view.enqueued_at >= since)
+            && self.before.is_none_or(|before| view.enqueued_at < before)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, MemoryQueue, Queue, Rescued,
-    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
 };
 use exactly::store::Reply;
 use exactly::{StoreError, StoreErrorKind};
@@ -231,6 +231,10 @@ impl InspectQueue for RiggedQueue {
 
     fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>> {
         self.inner.list(filter, page)
+    }
+
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked> {
+        self.inner.walk(walk)
     }
 
     fn lanes(&self) -> Reply<'_, Vec<LaneView>> {
