@@ -14,6 +14,8 @@ mod layer;
 mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(all(feature = "axum", any(feature = "postgres", feature = "sqlite")))]
+mod replay;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod scheduled;
 #[cfg(feature = "sqlite")]

@@ -9,7 +9,11 @@ mod courier;
 mod endpoint;
 mod endpoints;
 mod fan_out;
+mod named;
 mod pace;
+mod replay;
+mod replaying;
+mod replays;
 mod roster;
 
 pub use self::breaker::Parking;
@@ -17,3 +21,6 @@ pub use self::courier::Dispatcher;
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSecret, InvalidEndpoint, Standing, TypeFilter};
 pub use self::endpoints::{EndpointError, Endpoints};
 pub use self::fan_out::DELIVERY_KIND;
+pub use self::named::DeliveryName;
+pub use self::replay::{InvalidReplay, Replay, ReplayId, ReplayState, ReplayView, Tally, Which};
+pub use self::replays::{REPLAY_KIND, ReplayError, Replays};

@@ -3,6 +3,7 @@
 mod endpoints;
 mod failing;
 mod receiver;
+mod replays;
 mod sending;
 
 use std::sync::Arc;
@@ -29,7 +30,7 @@ struct Post {
     queue: Arc<MemoryQueue>,
     endpoints: Endpoints<MemoryQueue>,
     outbox: Outbox<MemoryQueue>,
-    _running: Running,
+    running: Option<Running>,
 }
 
 impl Post {
@@ -41,9 +42,13 @@ impl Post {
     }
 
     fn with_parking(parking: Parking) -> Self {
-        let queue = Arc::new(MemoryQueue::new());
+        Self::on(MemoryQueue::new(), parking)
+    }
+
+    fn on(queue: MemoryQueue, parking: Parking) -> Self {
+        let queue = Arc::new(queue);
         Self {
-            _running: work(&queue, parking),
+            running: Some(work(&queue, parking)),
             endpoints: Endpoints::new(Arc::clone(&queue)),
             outbox: Outbox::new(Arc::clone(&queue), "shop").unwrap(),
             queue,

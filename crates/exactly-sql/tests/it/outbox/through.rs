@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
-use exactly::queue::{InspectQueue as _, Registry, TransactionalQueue};
+use exactly::queue::{InspectQueue, Registry, TransactionalQueue};
 use exactly::webhook::delivery::{Course, Destinations, Sender};
 use exactly::webhook::{Dispatcher, Endpoint, EndpointId, Endpoints, Inbox, Outbox, Parking, Secret, Verifier};
 use exactly::worker::{Running, Worker};
@@ -37,7 +37,7 @@ async fn lossy(lost: &AtomicUsize, request: Request, next: Next) -> Response {
 }
 
 /// Has a worker deliver to this endpoint, again and again within twenty seconds.
-async fn deliver<Q: Registry>(queue: &Arc<Q>, endpoint: Endpoint) -> Running {
+async fn deliver<Q: Registry + InspectQueue>(queue: &Arc<Q>, endpoint: Endpoint) -> Running {
     Endpoints::new(Arc::clone(queue)).add(&endpoint).await.unwrap();
     let sender = Sender::builder().destinations(Destinations::default().allow_private());
     let offsets: Vec<_> = (0..100).map(|n| Duration::from_millis(200 * n)).collect();

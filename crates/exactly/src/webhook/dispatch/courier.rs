@@ -12,10 +12,13 @@ use super::breaker::{Breaker, Parking};
 use super::endpoints::MEND_KIND;
 use super::fan_out::FanOut;
 use super::pace::Pace;
+use super::replaying::Replaying;
 use super::roster::Roster;
-use super::{DELIVERY_KIND, Endpoint, EndpointError, EndpointId, Endpoints, Standing};
+use super::{
+    DELIVERY_KIND, DeliveryName, Endpoint, EndpointError, EndpointId, Endpoints, REPLAY_KIND, Replays, Standing,
+};
 use crate::clock::{Clock, WallClock};
-use crate::queue::{End, Failure, FailureKind, Leased, Registry};
+use crate::queue::{End, Failure, FailureKind, InspectQueue, Leased, Registry};
 use crate::spread::Spread;
 use crate::telemetry::WEBHOOK_DELIVERY_SUCCESS;
 use crate::webhook::delivery::{Answer, Course, CustomHeaders, Exchange, Parcel, Sender, Target, Verdict, verdict};
@@ -64,13 +67,21 @@ impl<Q: Registry> Dispatcher<Q> {
         self.parking = parking;
         self
     }
+}
 
-    /// Has a worker do it.
+impl<Q: Registry + InspectQueue> Dispatcher<Q> {
+    /// Has a worker do it, and what is [replayed](Replays).
     pub fn register(self, worker: Builder) -> Builder {
         let endpoints = Endpoints::new(Arc::clone(&self.queue));
         let roster = Arc::new(Roster::new(endpoints.clone()));
         let fan_out = FanOut {
             queue: Arc::clone(&self.queue),
+            roster: Arc::clone(&roster),
+            spread: Spread::new(),
+        };
+        let replaying = Replaying {
+            queue: Arc::clone(&self.queue),
+            replays: Replays::new(Arc::clone(&self.queue)),
             roster: Arc::clone(&roster),
             spread: Spread::new(),
         };
@@ -87,6 +98,7 @@ impl<Q: Registry> Dispatcher<Q> {
         worker
             .handle(EVENT_KIND, fan_out)
             .handle(DELIVERY_KIND, courier)
+            .handle(REPLAY_KIND, replaying)
             .handle(MEND_KIND, mend)
     }
 }
@@ -123,7 +135,7 @@ fn is_false(flag: &bool) -> bool {
 impl<Q: Registry> Handler for Courier<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
-            let Some((event, endpoint)) = named(task) else {
+            let Some(DeliveryName { event, endpoint, .. }) = DeliveryName::of_key(&task.key) else {
                 return buried(FailureKind::Unreadable, format!("{:?} names no delivery", task.key));
             };
             match self.patiently(&endpoint).await {
@@ -355,12 +367,6 @@ fn told(exchange: &Exchange) -> bytes::Bytes {
     serde_json::to_vec(&delivered)
         .expect("texts and numbers can be written")
         .into()
-}
-
-/// The event and the endpoint of a delivery.
-fn named(task: &Leased) -> Option<(EventId, EndpointId)> {
-    let (event, endpoint) = task.key.split_once(' ')?;
-    Some((EventId::new(event).ok()?, EndpointId::new(endpoint).ok()?))
 }
 
 fn buried(kind: FailureKind, message: String) -> Ran {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::roster::Roster;
-use super::{EndpointError, EndpointId};
+use super::{DeliveryName, EndpointError};
 use crate::queue::{End, Failure, FailureKind, Leased, Registry, Task};
 use crate::retry::{Jitter, Schedule};
 use crate::spread::Spread;
-use crate::webhook::{EventId, Stored};
+use crate::webhook::Stored;
 use crate::worker::{Handler, Ran, Run};
 
 /// The kind of the task that a delivery is.
@@ -29,7 +29,7 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_mins(5);
 /// How many deliveries are made in one step, and how large they are together: a large event for many endpoints would be more
 /// than a statement has time for.
 const CHUNK_MAX: usize = 1000;
-const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(super) const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one delivery of an event for each endpoint that wants it.
 ///
@@ -60,7 +60,7 @@ impl<Q: Registry> Handler for FanOut<Q> {
                         .expect("a number can be written")
                         .into(),
                 ),
-                Err(error) => self.again(task, &error),
+                Err(error) => again(task, &error.to_string(), &self.spread),
             })
         })
     }
@@ -74,7 +74,14 @@ impl<Q: Registry> FanOut<Q> {
         let deliveries: Vec<_> = list
             .all()
             .filter(|endpoint| endpoint.wants(&event.event_type))
-            .map(|endpoint| delivery(&event.id, &endpoint.id, &body))
+            .map(|endpoint| {
+                let name = DeliveryName {
+                    event: event.id.clone(),
+                    endpoint: endpoint.id.clone(),
+                    replay: None,
+                };
+                delivery(&name, &body)
+            })
             .collect();
         let fitting = CHUNK_BYTES_MAX / body.len().max(1);
         for deliveries in deliveries.chunks(fitting.clamp(1, CHUNK_MAX)) {
@@ -82,20 +89,21 @@ impl<Q: Registry> FanOut<Q> {
         }
         Ok(deliveries.len())
     }
+}
 
-    fn again(&self, task: &Leased, error: &EndpointError) -> End {
-        let retry = task.failures.saturating_add(1);
-        let after = AGAIN.wait(retry, Duration::ZERO, Duration::MAX, self.spread.next());
-        End::Retry {
-            after: after.unwrap_or(AGAIN_AFTER_MAX),
-            failure: Failure::new(FailureKind::Transient, error.to_string()),
-        }
+/// What is tried for as long as it takes.
+pub(super) fn again(task: &Leased, why: &str, spread: &Spread) -> End {
+    let retry = task.failures.saturating_add(1);
+    let after = AGAIN.wait(retry, Duration::ZERO, Duration::MAX, spread.next());
+    End::Retry {
+        after: after.unwrap_or(AGAIN_AFTER_MAX),
+        failure: Failure::new(FailureKind::Transient, why),
     }
 }
 
-/// The delivery of an event to an endpoint. What is sent is in it, the same bytes at each attempt.
-pub(super) fn delivery(event: &EventId, endpoint: &EndpointId, body: &bytes::Bytes) -> Task {
-    Task::new(DELIVERY_KIND, format!("{event} {endpoint}"), body.clone())
+/// A delivery. What is sent is in it, the same bytes at each attempt.
+pub(super) fn delivery(name: &DeliveryName, body: &bytes::Bytes) -> Task {
+    Task::new(DELIVERY_KIND, name.to_string(), body.clone())
         .expect("ids are short and visible, and an event fits into a task")
-        .in_lane(endpoint.lane())
+        .in_lane(name.endpoint.lane())
 }

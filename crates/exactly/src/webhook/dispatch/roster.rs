@@ -24,6 +24,15 @@ impl List {
         self.endpoints.get(id)
     }
 
+    /// Whether there is one of this id.
+    pub(super) fn has(&self, id: &EndpointId) -> bool {
+        self.endpoints.contains_key(id)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = &EndpointId> {
+        self.endpoints.keys()
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         self.endpoints.values()
     }
