@@ -62,7 +62,7 @@ pub use self::book::{Book, Entry};
 pub use self::failure::{Failure, FailureKind};
 pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView, Walk, Walked};
 pub use self::lease::{
-    Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued, Settlement, WorkerId,
+    Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued, Settlement, Share, WorkerId,
 };
 pub use self::memory::MemoryQueue;
 pub use self::registry::{Card, Registry, Revision};

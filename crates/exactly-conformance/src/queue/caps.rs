@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use exactly::queue::{End, Queue as _, Task};
+use exactly::queue::{End, Leased, Queue as _, Share, Task};
 use futures_util::future::join_all;
 use tokio::sync::{Barrier, Mutex};
 use tokio::time::timeout;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::QueueHarness;
 use crate::answers::answered;
 use crate::request::{LEASE, PATIENCE};
-use crate::work::{RESCUES_MAX, added, keys, lane, leased, lost, must_apply, retry, tasks, the_one};
+use crate::work::{RESCUES_MAX, added, ask, keys, lane, leased, lost, must_apply, retry, tasks, the_one};
 
 /// The cap holds for all queues together, and a place that becomes free is filled.
 pub async fn a_capped_lane_runs_no_more_at_once<H: QueueHarness>(harness: &H) {
@@ -51,6 +51,40 @@ pub async fn a_full_lane_takes_no_turn<H: QueueHarness>(harness: &H) {
     }
     assert_eq!(leased(&*queue, 4).await.len(), 4);
     assert_eq!(keys(&leased(&*queue, 1).await), ["d-00001"]);
+}
+
+/// Of a lane with a cap a worker has no more than its share, and others get what that leaves; one that has its share, or is at
+/// its cap, takes no turn of another that has not.
+pub async fn a_worker_takes_no_more_of_a_capped_lane_than_its_share<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for name in ["a", "b", "c", "free"] {
+        added(&*queue, &tasks(name, 30)).await;
+        if name != "free" {
+            answered(queue.cap_lane(&lane(name), Some(20)).await);
+        }
+    }
+    let ask = |most, held: &[(&str, u32)]| {
+        let held = held.iter().map(|(name, count)| (lane(name), *count)).collect();
+        ask(most).sharing(Some(Share { most: 4, held }))
+    };
+    let first = answered(queue.lease(&ask(100, &[("a", 1), ("b", 4)])).await);
+    let of = |leased: &[Leased], name| leased.iter().filter(|task| task.lane == lane(name)).count();
+    assert_eq!(["a", "b", "c", "free"].map(|name| of(&first, name)), [3, 0, 4, 30]);
+    // Whoever has its share of two of them gets tasks of the third each time, and of nothing else.
+    for _ in 0..4 {
+        let next = answered(queue.lease(&ask(1, &[("a", 4), ("c", 5)])).await);
+        assert_eq!((next.len(), of(&next, "b")), (1, 1));
+    }
+    // Another worker has a share of its own, and the caps are for all.
+    let other = answered(harness.open().await.lease(&ask(100, &[])).await);
+    assert_eq!(["a", "b", "c"].map(|name| of(&other, name)), [4, 4, 4]);
+    assert_eq!(leased(&*queue, 100).await.len(), 20 * 3 - 3 - 4 - 4 - 12);
+    // Two are at their caps, which is known without a turn of theirs.
+    answered(queue.cap_lane(&lane("c"), Some(23)).await);
+    for _ in 0..3 {
+        assert_eq!(of(&leased(&*queue, 1).await, "c"), 1);
+    }
+    assert_eq!(leased(&*queue, 1).await, []);
 }
 
 /// A cap can be raised, lifted and lowered; what runs is not stopped.

@@ -1,5 +1,6 @@
 //! Who works on what, and how it ends.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -53,6 +54,29 @@ pub struct Ask {
     pub lease: Duration,
     /// From where.
     pub lanes: Lanes,
+    /// How much of one lane at most, if that is limited.
+    pub share: Option<Share>,
+}
+
+/// How much of one lane a worker takes, so that those which take long leave room for others. Lanes without a cap are not meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// The most tasks of a lane that the worker has at once.
+    pub most: u32,
+    /// How many it has of which lane.
+    pub held: HashMap<Lane, u32>,
+}
+
+impl Share {
+    /// How many more of this lane it takes.
+    pub fn room(&self, lane: &Lane) -> u32 {
+        self.most.saturating_sub(self.held.get(lane).copied().unwrap_or(0))
+    }
+
+    /// The lanes that it takes no more of.
+    pub fn full(&self) -> impl Iterator<Item = &Lane> {
+        self.held.keys().filter(|lane| self.room(lane) == 0)
+    }
 }
 
 impl Ask {
@@ -63,7 +87,20 @@ impl Ask {
             most,
             lease: LEASE_DEFAULT,
             lanes: Lanes::All,
+            share: None,
         }
+    }
+
+    /// So much of one lane that has a cap.
+    #[must_use]
+    pub fn sharing(mut self, share: Option<Share>) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// How many tasks of this lane may be leased if it has a cap, beside what the cap says.
+    pub fn room(&self, lane: &Lane) -> u32 {
+        self.share.as_ref().map_or(u32::MAX, |share| share.room(lane))
     }
 
     /// For so long.

@@ -34,6 +34,8 @@ pub(super) struct Settings {
     pub(super) poll_every: Duration,
     pub(super) rescues_max: u32,
     pub(super) lanes: Lanes,
+    /// The most tasks of one lane that has a cap.
+    pub(super) lane_share: Option<u32>,
     pub(super) drain_for: Duration,
 }
 
@@ -46,6 +48,7 @@ pub struct Builder {
     on_buried: Option<OnBuried>,
     prefetch: Option<usize>,
     heartbeat: Option<Duration>,
+    lane_part: Option<usize>,
     settings: Settings,
 }
 
@@ -58,6 +61,7 @@ impl Builder {
             on_buried: None,
             prefetch: None,
             heartbeat: None,
+            lane_part: None,
             settings: Settings {
                 concurrency: CONCURRENCY_DEFAULT,
                 prefetch: CONCURRENCY_DEFAULT,
@@ -67,6 +71,7 @@ impl Builder {
                 poll_every: Duration::from_secs(1),
                 rescues_max: RESCUES_MAX_DEFAULT,
                 lanes: Lanes::All,
+                lane_share: None,
                 drain_for: Duration::from_secs(30),
             },
         }
@@ -137,6 +142,21 @@ impl Builder {
         self
     }
 
+    /// Of each lane that has a [cap](Queue::cap_lane), this worker has one part in `parts` of its places at most, leased ahead
+    /// or running: so that tasks of one lane that take long leave room for those of others. Without a limit unless told
+    /// otherwise; a worker that sends events to endpoints has it at 4.
+    pub fn lane_part(mut self, parts: usize) -> Self {
+        self.lane_part = Some(parts);
+        self
+    }
+
+    /// The same, unless it was told otherwise.
+    #[cfg(feature = "webhook-delivery")]
+    pub(crate) fn lane_part_or(mut self, parts: usize) -> Self {
+        self.lane_part.get_or_insert(parts);
+        self
+    }
+
     /// How long [draining](Running::drain) waits for handlers before it stops them: 30 seconds unless told otherwise.
     pub fn drain_for(mut self, time: Duration) -> Self {
         self.settings.drain_for = time;
@@ -156,6 +176,10 @@ impl Builder {
         let settings = &mut self.settings;
         settings.prefetch = self.prefetch.unwrap_or(settings.concurrency);
         settings.heartbeat = self.heartbeat.unwrap_or(settings.lease / 3);
+        settings.lane_share = self.lane_part.map(|parts| {
+            let most = settings.concurrency.checked_div(parts).unwrap_or(0).max(1);
+            u32::try_from(most).unwrap_or(u32::MAX)
+        });
         let mut faults = settings.faults();
         faults.append(&mut self.faults());
         if !faults.is_empty() {
@@ -174,6 +198,9 @@ impl Builder {
 
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
+        if self.lane_part == Some(0) {
+            faults.push("lane_part is 0, and 1 or more is accepted".to_owned());
+        }
         if self.handlers.is_empty() && self.otherwise.is_none() {
             faults.push("there is no handler, so every task would be buried; add one with handle".to_owned());
         }

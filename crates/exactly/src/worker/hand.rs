@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::queue::{Lease, Leased};
+use crate::queue::{Lane, Lease, Leased};
 
 /// Everything in hand. By lease and not by task: one that was lost and leased again is here twice while its first handler
 /// is being stopped.
@@ -21,6 +21,7 @@ pub(super) struct Hand {
 #[derive(Debug)]
 struct Held {
     place: Place,
+    lane: Lane,
     /// Until then nobody can have rescued it, by this process's monotonic time.
     sure_until: Instant,
 }
@@ -73,13 +74,31 @@ impl Hand {
         self.held.len()
     }
 
+    /// How many there are of each lane.
+    pub(super) fn by_lane(&self) -> HashMap<Lane, u32> {
+        let mut by_lane = HashMap::new();
+        for held in self.held.values() {
+            // Most are of a lane that was seen, whose name is then not copied.
+            match by_lane.get_mut(&held.lane) {
+                Some(count) => *count += 1,
+                None => drop(by_lane.insert(held.lane.clone(), 1)),
+            }
+        }
+        by_lane
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
     pub(super) fn take(&mut self, task: Leased, sure_until: Instant) {
-        let place = Place::Waiting;
-        self.held.insert(task.lease, Held { place, sure_until });
+        let (place, lane) = (Place::Waiting, task.lane.clone());
+        let held = Held {
+            place,
+            lane,
+            sure_until,
+        };
+        self.held.insert(task.lease, held);
         self.waiting.push_back(Box::new(task));
         self.waits += 1;
     }

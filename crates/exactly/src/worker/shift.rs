@@ -22,7 +22,7 @@ use super::hand::{Hand, Next, Stop};
 use super::round::Round;
 use super::settler::{Settler, Unsettled};
 use super::{Drained, Ran, log};
-use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, TaskState, WorkerId};
+use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, Share, TaskState, WorkerId};
 use crate::spread::Spread;
 use crate::{retry, telemetry};
 
@@ -154,7 +154,11 @@ impl Shift {
                 arrivals.mark_unchanged();
             }
             let most = self.appetite.ask(&self.hand);
-            let ask = Ask::new(self.id, most).for_time(self.settings.lease);
+            let share = self.settings.lane_share.map(|most| Share {
+                most,
+                held: self.hand.by_lane(),
+            });
+            let ask = Ask::new(self.id, most).for_time(self.settings.lease).sharing(share);
             self.calls.lease(ask.from_lanes(self.settings.lanes.clone()));
         }
         if self.sweep_due().is_some_and(|due| due <= now) {

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod failing;
+mod isolation;
 mod receiver;
 mod replays;
 mod sending;
@@ -15,7 +16,7 @@ use exactly::webhook::{
     DELIVERY_KIND, Dispatcher, Endpoint, EndpointId, Endpoints, Event, EventId, EventType, Outbox, Parking, Published,
     Secret,
 };
-use exactly::worker::{Running, Worker};
+use exactly::worker::{Builder, Running, Worker};
 use tokio::time::{sleep, timeout};
 
 use receiver::Receiver;
@@ -116,9 +117,14 @@ impl Post {
 }
 
 fn work(queue: &Arc<MemoryQueue>, parking: Parking) -> Running {
+    let worker = Worker::builder(Arc::<MemoryQueue>::clone(queue));
+    work_by(queue, parking, worker, Duration::from_secs(2))
+}
+
+fn work_by(queue: &Arc<MemoryQueue>, parking: Parking, worker: Builder, deadline: Duration) -> Running {
     let sender = Sender::builder()
         .destinations(Destinations::default().allow_private())
-        .deadline(Duration::from_secs(2))
+        .deadline(deadline)
         .build()
         .unwrap();
     // As far apart as the real ones are in order, and near enough to wait for.
@@ -126,7 +132,6 @@ fn work(queue: &Arc<MemoryQueue>, parking: Parking) -> Running {
     let dispatcher = Dispatcher::new(Arc::clone(queue), sender)
         .with_course(course)
         .with_parking(parking);
-    let worker = Worker::builder(Arc::<MemoryQueue>::clone(queue));
     let worker = dispatcher.register(worker).poll_every(Duration::from_millis(20));
     worker.start().unwrap()
 }

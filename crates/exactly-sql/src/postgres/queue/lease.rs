@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::queue::{Ask, Fence, Lane, Lanes, Lease, Leased, TaskId};
+use exactly::queue::{Ask, Fence, Lane, Lanes, Lease, Leased, Share, TaskId};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{Connection as _, PgConnection, Row as _, ValueRef as _};
 use tokio::time::Instant;
@@ -60,6 +60,14 @@ impl Rounds {
 /// What was leased, by the place of its lane in the walk.
 type Served = (i64, PgTime, Leased);
 
+/// A lane with a cap that this lease has locked.
+struct Capped {
+    lane: Lane,
+    cap: i64,
+    /// How many more of its tasks the worker takes.
+    share: i64,
+}
+
 /// What one statement leased.
 #[derive(Default)]
 struct Part {
@@ -86,11 +94,11 @@ impl PgQueue {
         let served = if self.any_capped(conn).await? {
             let mut tx = conn.begin().await?;
             let capped = self.lock_some_capped(&mut tx, ask).await?;
-            let served = self.lease_fairly(&mut tx, ask, &capped).await?;
+            let served = self.lease_fairly(&mut tx, ask, capped).await?;
             tx.commit().await?;
             served
         } else {
-            self.lease_fairly(conn, ask, &[]).await?
+            self.lease_fairly(conn, ask, Vec::new()).await?
         };
         Ok(in_turn(served))
     }
@@ -100,7 +108,7 @@ impl PgQueue {
         &self,
         conn: &mut PgConnection,
         ask: &Ask,
-        capped: &[(String, i64)],
+        mut capped: Vec<Capped>,
     ) -> Result<Vec<Served>, sqlx::Error> {
         let most = i64::from(ask.most);
         let mut served = Vec::new();
@@ -112,7 +120,12 @@ impl PgQueue {
                 .await?;
             served.extend(open.served);
             let left = most - count(&served);
-            let from_capped = self.lease_capped(conn, ask, left, capped).await?;
+            let from_capped = self.lease_capped(conn, ask, left, &capped).await?;
+            for (_, _, task) in &from_capped.served {
+                if let Some(capped) = capped.iter_mut().find(|capped| capped.lane == task.lane) {
+                    capped.share -= 1;
+                }
+            }
             served.extend(from_capped.served);
             if count(&served) >= most || !(open.more || from_capped.more) {
                 break;
@@ -177,29 +190,39 @@ impl PgQueue {
 
     /// Lanes with a cap in which something is due. They stay locked until the transaction ends, so that nobody else counts
     /// what runs in them meanwhile.
-    async fn lock_some_capped(&self, tx: &mut PgConnection, ask: &Ask) -> Result<Vec<(String, i64)>, sqlx::Error> {
-        let mut cursor = self.rounds.look().capped_cursor;
+    async fn lock_some_capped(&self, tx: &mut PgConnection, ask: &Ask) -> Result<Vec<Capped>, sqlx::Error> {
+        let most = usize::try_from(LANES_MAX.min(i64::from(ask.most))).unwrap_or(0);
+        let cursor = self.rounds.look().capped_cursor;
         let mut locked = self.lock_capped(tx, ask, &cursor).await?;
-        if locked.is_empty() && !cursor.is_empty() {
-            cursor.clear();
-            locked = self.lock_capped(tx, ask, &cursor).await?;
+        if locked.len() < most && !cursor.is_empty() {
+            // Around to where it started. What is behind that is locked already.
+            let mut first = self.lock_capped(tx, ask, "").await?;
+            first.retain(|capped| capped.lane.as_str() <= cursor.as_str());
+            first.truncate(most - locked.len());
+            locked.append(&mut first);
         }
-        let cursor = locked.last().map(|(lane, _)| lane.clone());
+        // Where all of them have their turn, there is nowhere to go on.
+        let last = locked.last().filter(|_| locked.len() >= most);
+        let cursor = last.map(|capped| capped.lane.as_str().to_owned());
         self.rounds
             .change(|round| round.capped_cursor = cursor.unwrap_or_default());
         Ok(locked)
     }
 
-    async fn lock_capped(
-        &self,
-        tx: &mut PgConnection,
-        ask: &Ask,
-        after: &str,
-    ) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    async fn lock_capped(&self, tx: &mut PgConnection, ask: &Ask, after: &str) -> Result<Vec<Capped>, sqlx::Error> {
         let query = self.sql.lock_capped.query().bind(after).bind(behind("", &ask.lanes));
         let most = LANES_MAX.min(i64::from(ask.most));
-        let rows = query.bind(most).fetch_all(tx).await?;
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        let full = ask.share.iter().flat_map(Share::full).map(Lane::as_str);
+        let rows = query.bind(most).bind(full.bind_iter()).fetch_all(tx).await?;
+        let capped = rows.iter().map(|row| {
+            let lane = lane(row.try_get(0)?)?;
+            Ok(Capped {
+                cap: row.try_get(1)?,
+                share: ask.room(&lane).into(),
+                lane,
+            })
+        });
+        capped.collect()
     }
 
     async fn lease_capped(
@@ -207,7 +230,7 @@ impl PgQueue {
         tx: &mut PgConnection,
         ask: &Ask,
         most: i64,
-        locked: &[(String, i64)],
+        locked: &[Capped],
     ) -> Result<Part, sqlx::Error> {
         if most <= 0 || locked.is_empty() {
             return Ok(Part::default());
@@ -219,8 +242,9 @@ impl PgQueue {
             .bind(ask.worker.as_uuid())
             .bind(millis_code(ask.lease))
             .bind(most)
-            .bind(locked.iter().map(|(lane, _)| lane.as_str()).bind_iter())
-            .bind(locked.iter().map(|(_, cap)| *cap).bind_iter())
+            .bind(locked.iter().map(|capped| capped.lane.as_str()).bind_iter())
+            .bind(locked.iter().map(|capped| capped.cap).bind_iter())
+            .bind(locked.iter().map(|capped| capped.share).bind_iter())
             .fetch_all(tx)
             .await?;
         let served = rows.iter().map(|row| read(row, 0)).collect::<Result<Vec<_>, _>>()?;

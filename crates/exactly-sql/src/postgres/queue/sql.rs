@@ -77,7 +77,10 @@ impl Sql {
             lock_capped: Text::new(format!(
                 "select s.lane, s.cap from {lanes} s
                  where s.cap is not null and not s.paused and s.lane > $1 and ($2::text[] is null or s.lane = any ($2))
+                       and not s.lane = any ($4::text[])
                        and exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {AT_START})
+                       and s.cap > (select count(*) from (
+                           select from {table} r where r.state = 1 and r.lane = s.lane limit s.cap) r)
                  order by s.lane limit $3
                  for update skip locked"
             )),
@@ -226,9 +229,9 @@ fn lease_capped(table: &str) -> String {
     format!(
         "with open as materialized (
              select w.lane, w.place, count(*) over () as lanes,
-                    w.cap - (select count(*) from (
-                        select from {table} r where r.state = 1 and r.lane = w.lane limit w.cap) r) as room
-             from unnest($4::text[], $5::int8[]) with ordinality as w (lane, cap, place)
+                    least(w.share, w.cap - (select count(*) from (
+                        select from {table} r where r.state = 1 and r.lane = w.lane limit w.cap) r)) as room
+             from unnest($4::text[], $5::int8[], $6::int8[]) with ordinality as w (lane, cap, share, place)
          ),
          picked as materialized (
              select p.ctid as place_in_table, p.due_at, o.place

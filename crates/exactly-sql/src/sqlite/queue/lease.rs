@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
 use exactly::clock::Timestamp;
-use exactly::queue::{Ask, BATCH_MAX, Fence, Lane, Lanes, Lease, Leased};
+use exactly::queue::{Ask, BATCH_MAX, Fence, Lane, Lanes, Lease, Leased, Share};
 
 use super::SqliteQueue;
 use super::table::{count, fence, lane, stored_id};
@@ -37,7 +37,7 @@ impl SqliteQueue {
         let most = usize::try_from(ask.most).unwrap_or(usize::MAX).min(BATCH_MAX);
         // Whoever leases has the turn, so the cursor is free.
         let mut cursor = self.cursor.lock().await;
-        let mut open = self.open_lanes(connection, &ask.lanes, &cursor, most, now).await?;
+        let mut open = self.open_lanes(connection, ask, &cursor, most, now).await?;
         let (mut leased, mut numbers, mut taken) = (Vec::new(), Vec::new(), 0);
         while let Some(Round { lanes, each }) = next_round(open.len(), most - leased.len()) {
             open.truncate(lanes);
@@ -69,28 +69,32 @@ impl SqliteQueue {
     async fn open_lanes(
         &self,
         connection: &mut SqliteConnection,
-        wanted: &Lanes,
+        ask: &Ask,
         cursor: &str,
         most: usize,
         now: Timestamp,
     ) -> Result<Vec<Open>, sqlx::Error> {
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let full = json(ask.share.iter().flat_map(Share::full));
         let mut open = Vec::new();
-        if let Lanes::Only(lanes) = wanted {
+        if let Lanes::Only(lanes) = &ask.lanes {
             let scan = sqlx::query(self.statements.scan_only.clone());
-            let scan = scan.bind(cursor).bind(json(lanes)).bind(timestamp(now)).bind(limit);
-            read_lanes(&scan.fetch_all(connection).await?, &mut open)?;
+            let scan = scan.bind(cursor).bind(json(lanes)).bind(timestamp(now));
+            let scan = scan.bind(limit).bind(full);
+            read_lanes(&scan.fetch_all(connection).await?, ask, &mut open)?;
             return Ok(open);
         }
         // Every blob comes after every text.
         let scan = sqlx::query(self.statements.scan_all.clone());
-        let scan = scan.bind(cursor).bind(vec![0_u8]).bind(timestamp(now)).bind(limit);
-        read_lanes(&scan.fetch_all(&mut *connection).await?, &mut open)?;
+        let scan = scan.bind(cursor).bind(vec![0_u8]).bind(timestamp(now));
+        let scan = scan.bind(limit).bind(full.clone());
+        read_lanes(&scan.fetch_all(&mut *connection).await?, ask, &mut open)?;
         let left = limit - i64::try_from(open.len()).unwrap_or(limit);
         if left > 0 && !cursor.is_empty() {
             let scan = sqlx::query(self.statements.scan_all.clone());
-            let scan = scan.bind("").bind(cursor).bind(timestamp(now)).bind(left);
-            read_lanes(&scan.fetch_all(connection).await?, &mut open)?;
+            let scan = scan.bind("").bind(cursor).bind(timestamp(now));
+            let scan = scan.bind(left).bind(full);
+            read_lanes(&scan.fetch_all(connection).await?, ask, &mut open)?;
         }
         Ok(open)
     }
@@ -142,13 +146,14 @@ fn next_round(lanes: usize, left: usize) -> Option<Round> {
     })
 }
 
-fn read_lanes(rows: &[SqliteRow], open: &mut Vec<Open>) -> Result<(), sqlx::Error> {
+fn read_lanes(rows: &[SqliteRow], ask: &Ask, open: &mut Vec<Open>) -> Result<(), sqlx::Error> {
     for row in rows {
-        let room: Option<i64> = row.try_get(1)?;
-        open.push(Open {
-            lane: lane(row, 0)?,
-            room: room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(0)),
+        let (lane, room) = (lane(row, 0)?, row.try_get::<Option<i64>, _>(1)?);
+        let room = room.map_or(usize::MAX, |room| {
+            let share = usize::try_from(ask.room(&lane)).unwrap_or(usize::MAX);
+            usize::try_from(room).unwrap_or(0).min(share)
         });
+        open.push(Open { lane, room });
     }
     Ok(())
 }

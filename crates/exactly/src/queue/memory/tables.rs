@@ -96,7 +96,7 @@ impl Tables {
     pub(super) fn lease(&mut self, ask: &Ask, now: Timestamp) -> Vec<Leased> {
         let mut leased = Vec::new();
         let most = usize::try_from(ask.most).unwrap_or(usize::MAX);
-        let mut rooms: Vec<(Lane, u64)> = self.open_lanes(&ask.lanes);
+        let mut rooms: Vec<(Lane, u64)> = self.open_lanes(ask);
         // One of each lane in turn, from where the last one ended.
         while leased.len() < most && !rooms.is_empty() {
             rooms.retain_mut(|(lane, room)| {
@@ -116,8 +116,8 @@ impl Tables {
     }
 
     /// Lanes in which something waits, with how many more of their tasks may run, from the one after the cursor on.
-    fn open_lanes(&self, wanted: &Lanes) -> Vec<(Lane, u64)> {
-        let wanted = |lane: &&Lane| match wanted {
+    fn open_lanes(&self, ask: &Ask) -> Vec<(Lane, u64)> {
+        let wanted = |lane: &&Lane| match &ask.lanes {
             Lanes::All => true,
             Lanes::Only(lanes) => lanes.contains(lane),
         };
@@ -130,7 +130,8 @@ impl Tables {
             let room = settings.and_then(|settings| settings.cap).map_or(u64::MAX, |cap| {
                 let running = self.running.iter().filter_map(|id| self.rows.get(id));
                 let running = running.filter(|row| row.view.lane == *lane).count();
-                u64::from(cap).saturating_sub(u64::try_from(running).unwrap_or(u64::MAX))
+                let room = u64::from(cap).saturating_sub(u64::try_from(running).unwrap_or(u64::MAX));
+                room.min(ask.room(lane).into())
             });
             let lanes = if self.cursor.as_ref() < Some(lane) {
                 &mut later

@@ -31,6 +31,10 @@ const ENDPOINT_AGE_MAX: Duration = Duration::from_secs(1);
 /// How soon something is tried again that waits for somebody else than the endpoint: our own database, or people.
 const SOON: Duration = Duration::from_secs(5);
 
+/// One endpoint takes one part in so many of a worker's places at most. One that answers slowly and never fails is not parked,
+/// and would take all of them, whatever it may have over all processes.
+const LANE_PARTS: usize = 4;
+
 /// How often it is tried in one attempt.
 const LOOKS_MAX: u32 = 24;
 
@@ -96,6 +100,7 @@ impl<Q: Registry + InspectQueue> Dispatcher<Q> {
             pace: Pace::default(),
         };
         worker
+            .lane_part_or(LANE_PARTS)
             .handle(EVENT_KIND, fan_out)
             .handle(DELIVERY_KIND, courier)
             .handle(REPLAY_KIND, replaying)

@@ -1,0 +1,69 @@
+//! Endpoints beside one that never answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exactly::queue::{InspectQueue as _, MemoryQueue, TaskState};
+use exactly::webhook::{Endpoint, Endpoints, Outbox};
+use exactly::worker::Worker;
+use tokio::time::sleep;
+
+use super::{A_WHILE, Parking, Post, Receiver, endpoint, id, work_by};
+
+const PLACES: usize = 16;
+/// A quarter of them.
+const SHARE: usize = 4;
+const HEALTHY: usize = 5;
+const EVENTS: usize = 20;
+
+/// One that may have a thousand deliveries under way has a share of the worker's places, leased ahead or not, and the others
+/// have theirs while it answers none of them.
+#[tokio::test]
+async fn an_endpoint_that_never_answers_holds_its_share_and_nobody_up() {
+    let queue = Arc::new(MemoryQueue::new());
+    let worker = Worker::builder(Arc::<MemoryQueue>::clone(&queue)).concurrency(PLACES);
+    let post = Post {
+        running: Some(work_by(&queue, Parking::default(), worker, Duration::from_mins(2))),
+        endpoints: Endpoints::new(Arc::clone(&queue)),
+        outbox: Outbox::new(Arc::clone(&queue), "shop").unwrap(),
+        queue,
+    };
+    let (hanging, healthy) = (Receiver::start().await, Receiver::start().await);
+    hanging.hold();
+    let wanting = |mut endpoint: Endpoint, filter: &str| {
+        endpoint.types = vec![filter.parse().unwrap()];
+        endpoint.concurrency = Endpoint::CONCURRENCY_MAX;
+        endpoint
+    };
+    let slow = wanting(endpoint("hanging", &hanging.url()), "slow.*");
+    post.endpoints.add(&slow).await.unwrap();
+    for n in 0..HEALTHY {
+        let fast = wanting(endpoint(&format!("healthy-{n}"), &healthy.url()), "fast.*");
+        post.endpoints.add(&fast).await.unwrap();
+    }
+    for n in 0..300 {
+        post.publish(&format!("slow_{n}"), "slow.thing").await;
+    }
+    post.delivery("slow_299", "hanging").await;
+    hanging.has(SHARE).await;
+    for n in 0..EVENTS {
+        post.publish(&format!("fast_{n}"), "fast.thing").await;
+    }
+    for n in 0..EVENTS {
+        for endpoint in 0..HEALTHY {
+            post.becomes(&format!("fast_{n}"), &format!("healthy-{endpoint}"), TaskState::Done)
+                .await;
+        }
+    }
+    assert_eq!(healthy.arrived().len(), HEALTHY * EVENTS);
+    sleep(A_WHILE).await;
+    assert_eq!(hanging.arrived().len(), SHARE);
+    let depths = post.queue.depths().await.unwrap();
+    let held = depths
+        .iter()
+        .find(|depth| depth.lane == id("hanging").lane() && depth.state == TaskState::Running);
+    assert_eq!(held.map(|depth| depth.tasks), Some(SHARE.try_into().unwrap()));
+    // It is not that nobody would send more: each that is answered makes room for the next.
+    hanging.let_go();
+    hanging.has(300).await;
+}
