@@ -9,6 +9,7 @@ mod courier;
 mod endpoint;
 mod endpoints;
 mod fan_out;
+mod letter;
 mod named;
 mod pace;
 mod replay;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
 use metrics::counter;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -11,9 +10,10 @@ use tokio::time::{Instant, sleep};
 use super::breaker::{Breaker, Parking};
 use super::endpoints::MEND_KIND;
 use super::fan_out::FanOut;
+use super::letter::Letter;
 use super::pace::Pace;
 use super::replaying::Replaying;
-use super::roster::Roster;
+use super::roster::{Known, Roster};
 use super::{
     DELIVERY_KIND, DeliveryName, Endpoint, EndpointError, EndpointId, Endpoints, REPLAY_KIND, Replays, Standing,
 };
@@ -21,8 +21,8 @@ use crate::clock::{Clock, WallClock};
 use crate::queue::{End, Failure, FailureKind, InspectQueue, Leased, Registry};
 use crate::spread::Spread;
 use crate::telemetry::WEBHOOK_DELIVERY_SUCCESS;
-use crate::webhook::delivery::{Answer, Course, CustomHeaders, Exchange, Parcel, Sender, Target, Verdict, verdict};
-use crate::webhook::{EVENT_KIND, EventId, ID_HEADER, SIGNATURE_HEADER, Signer, TIMESTAMP_HEADER, sign};
+use crate::webhook::delivery::{Answer, Course, Exchange, Sender, Verdict, verdict};
+use crate::webhook::{EVENT_KIND, EventId};
 use crate::worker::{Builder, Handler, Ran, Run};
 
 /// How old what is known of an endpoint may be when something is sent to it.
@@ -143,26 +143,53 @@ impl<Q: Registry> Handler for Courier<Q> {
             let Some(DeliveryName { event, endpoint, .. }) = DeliveryName::of_key(&task.key) else {
                 return buried(FailureKind::Unreadable, format!("{:?} names no delivery", task.key));
             };
-            match self.patiently(&endpoint).await {
-                Ok(Some(endpoint)) => self.deliver(task, &event, &endpoint).await,
-                Ok(None) => buried(FailureKind::Logic, format!("endpoint {endpoint} was deleted")),
-                Err(error) => again(&error.to_string()),
+            match self.cleared(task, &endpoint).await {
+                Ok(endpoint) => self.deliver(task, &event, &endpoint).await,
+                Err(ran) => ran,
             }
         })
     }
 }
 
 impl<Q: Registry> Courier<Q> {
-    async fn endpoint(&self, id: &EndpointId) -> Result<Option<Arc<Endpoint>>, EndpointError> {
-        let recent = self.roster.recent(ENDPOINT_AGE_MAX).await?;
-        if let Some(endpoint) = recent.get(id) {
-            return Ok(Some(Arc::clone(endpoint)));
+    /// The endpoint, if it is to get this delivery at its turn; otherwise what becomes of the delivery.
+    async fn cleared(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
+        let endpoint = self.open(task, id).await?;
+        if self.pace.turn(&endpoint).await {
+            // It may have been changed while this waited.
+            return self.open(task, id).await;
         }
-        Ok(self.roster.fresh().await?.get(id).cloned())
+        Ok(endpoint)
+    }
+
+    /// The same, at this moment.
+    async fn open(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
+        let endpoint = match self.patiently(id).await {
+            Ok(Some(Known::Endpoint(endpoint))) => endpoint,
+            Ok(Some(Known::Unreadable)) => return Err(self.closed(id).await),
+            Ok(None) => return Err(buried(FailureKind::Logic, format!("endpoint {id} was deleted"))),
+            Err(error) => return Err(again(&error.to_string())),
+        };
+        if !endpoint.standing.is_active() {
+            return Err(self.closed(id).await);
+        }
+        if endpoint.discards(task.enqueued_at) {
+            let why = "discarded, as somebody asked for".to_owned();
+            return Err(buried(FailureKind::Logic, why));
+        }
+        Ok(endpoint)
+    }
+
+    async fn endpoint(&self, id: &EndpointId) -> Result<Option<Known>, EndpointError> {
+        let recent = self.roster.recent(ENDPOINT_AGE_MAX).await?;
+        if let Some(known) = recent.get(id) {
+            return Ok(Some(known));
+        }
+        Ok(self.roster.fresh().await?.get(id))
     }
 
     /// The endpoint, also if our own database is away for a while: nothing was sent then, so it is to use up no attempt.
-    async fn patiently(&self, id: &EndpointId) -> Result<Option<Arc<Endpoint>>, EndpointError> {
+    async fn patiently(&self, id: &EndpointId) -> Result<Option<Known>, EndpointError> {
         for _ in 0..LOOKS_MAX {
             if let Ok(endpoint) = self.endpoint(id).await {
                 return Ok(endpoint);
@@ -173,13 +200,6 @@ impl<Q: Registry> Courier<Q> {
     }
 
     async fn deliver(&self, task: &Leased, event: &EventId, endpoint: &Endpoint) -> Ran {
-        if !endpoint.standing.is_active() {
-            return self.closed(&endpoint.id).await;
-        }
-        if endpoint.discards(task.enqueued_at) {
-            return buried(FailureKind::Logic, "discarded, as somebody asked for".to_owned());
-        }
-        self.pace.turn(endpoint).await;
         let letter = match Letter::new(event, endpoint, task) {
             Ok(letter) => letter,
             Err(why) => return self.unsendable(task, &why),
@@ -313,48 +333,6 @@ impl<Q: Registry> Handler for Mend<Q> {
                 Err(error) => again(&error.to_string()),
             }
         })
-    }
-}
-
-/// What is sent in one attempt, with its signature.
-#[derive(Debug)]
-struct Letter {
-    target: Target,
-    headers: HeaderMap,
-}
-
-impl Letter {
-    fn new(event: &EventId, endpoint: &Endpoint, task: &Leased) -> Result<Self, String> {
-        let now = WallClock.now();
-        let target: Target = endpoint.url.parse().map_err(|error| format!("{error}"))?;
-        let signers = endpoint
-            .signs_with(now)
-            .map(str::parse::<Signer>)
-            .collect::<Result<Vec<_>, _>>();
-        let signers = signers.map_err(|error| error.to_string())?;
-        if signers.is_empty() {
-            return Err("every secret of the endpoint has run out; add one".to_owned());
-        }
-        let custom = endpoint
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        let custom = CustomHeaders::new(custom).map_err(|error| error.to_string())?;
-        let mut headers = HeaderMap::new();
-        custom.add_to(&mut headers);
-        let visible = |text: String| HeaderValue::from_str(&text).map_err(|error| error.to_string());
-        headers.insert(ID_HEADER, visible(event.to_string())?);
-        headers.insert(TIMESTAMP_HEADER, visible((now.as_millis() / 1000).to_string())?);
-        headers.insert(SIGNATURE_HEADER, visible(sign(&signers, event, now, &task.payload))?);
-        Ok(Self { target, headers })
-    }
-
-    fn parcel<'a>(&'a self, task: &Leased) -> Parcel<'a> {
-        Parcel {
-            url: &self.target,
-            headers: self.headers.clone(),
-            body: task.payload.clone(),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::{Endpoint, EndpointId, InvalidEndpoint, Standing};
-use crate::queue::{InspectQueue, Registry, Revision, Task};
+use crate::queue::{Card, InspectQueue, Registry, Revision, Task};
 use crate::webhook::Signer;
 use crate::webhook::delivery::{CustomHeaders, Target};
 use crate::{Fenced, StoreError, StoreErrorKind};
@@ -46,11 +46,19 @@ impl<Q: ?Sized> Endpoints<Q> {
 }
 
 impl<Q: Registry + ?Sized> Endpoints<Q> {
-    /// Adds an endpoint. It hears of every event that is published from now on.
+    /// Adds an endpoint. It hears of every event that is published from now on. One that is there and [cannot be
+    /// read](Self::unreadable) is replaced, and gets what has waited for it.
     pub async fn add(&self, endpoint: &Endpoint) -> Result<(), EndpointError> {
         check(endpoint)?;
         self.mend_later(&endpoint.id, MEND_AFTER).await?;
-        let added = self.0.write_card(&name(&endpoint.id), &written(endpoint), None).await?;
+        let (name, value) = (name(&endpoint.id), written(endpoint));
+        let mut added = self.0.write_card(&name, &value, None).await?;
+        if added.is_none()
+            && let Some(card) = self.0.read_card(&name).await?
+            && read(&card.value).is_err()
+        {
+            added = self.0.write_card(&name, &value, Some(card.revision)).await?;
+        }
         if added.is_none() {
             return Err(EndpointError::Taken(endpoint.id.clone()));
         }
@@ -62,18 +70,34 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
         Ok(self.found(id).await?.map(|(endpoint, _)| endpoint))
     }
 
-    /// All endpoints, by id.
+    /// All endpoints that can be read, by id.
     pub async fn list(&self) -> Result<Vec<Endpoint>, EndpointError> {
-        let mut endpoints = Vec::new();
+        Ok(self.all().await?.0)
+    }
+
+    /// Those that are there and cannot be read, because something else has written them. They are told of every event, and get
+    /// nothing for now; [add](Self::add) such a one anew.
+    pub async fn unreadable(&self) -> Result<Vec<EndpointId>, EndpointError> {
+        Ok(self.all().await?.1)
+    }
+
+    /// Those that can be read, and those that cannot.
+    pub(super) async fn all(&self) -> Result<(Vec<Endpoint>, Vec<EndpointId>), EndpointError> {
+        let (mut endpoints, mut unreadable) = (Vec::new(), Vec::new());
         let mut after = Box::from("");
         loop {
             let cards = self.0.cards(PREFIX, &after, PAGE).await?;
             let Some(last) = cards.last() else {
-                return Ok(endpoints);
+                return Ok((endpoints, unreadable));
             };
             after = last.name.clone();
             for card in &cards {
-                endpoints.push(read(&card.value)?);
+                match (read(&card.value), card.name.strip_prefix(PREFIX).map(EndpointId::new)) {
+                    (Ok(endpoint), _) => endpoints.push(endpoint),
+                    (Err(_), Some(Ok(id))) => unreadable.push(id),
+                    // Nothing has ever been sent to it.
+                    (Err(_), _) => {}
+                }
             }
         }
     }
@@ -107,9 +131,11 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
     /// Forgets an endpoint. What still waits for it ends dead, by name.
     pub async fn remove(&self, id: &EndpointId) -> Result<(), EndpointError> {
         for _ in 0..ROUNDS_MAX {
-            let (_, revision) = self.found(id).await?.ok_or_else(|| EndpointError::Gone(id.clone()))?;
+            // Also one that cannot be read.
+            let card = self.0.read_card(&name(id)).await?;
+            let card = card.ok_or_else(|| EndpointError::Gone(id.clone()))?;
             self.mend_later(id, MEND_AFTER).await?;
-            if self.0.erase_card(&name(id), revision).await? == Fenced::Applied {
+            if self.0.erase_card(&name(id), card.revision).await? == Fenced::Applied {
                 return self.mend_lane(id).await;
             }
         }
@@ -132,26 +158,32 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
     /// Makes its lane what the endpoint says, and looks again whether it still says so: of two who do this at once, the last
     /// one to touch the lane has seen the other's change.
     pub(super) async fn mend_lane(&self, id: &EndpointId) -> Result<(), EndpointError> {
-        let lane = id.lane();
-        let mut found = self.found(id).await?;
+        let (lane, name) = (id.lane(), name(id));
+        let mut card = self.0.read_card(&name).await?;
         for _ in 0..ROUNDS_MAX {
-            let (cap, open) = match &found {
-                Some((endpoint, _)) => (Some(endpoint.places()), endpoint.standing.is_active()),
+            match card.as_ref().map(|card| read(&card.value)) {
+                Some(Ok(endpoint)) => {
+                    self.0.cap_lane(&lane, Some(endpoint.places())).await?;
+                    if endpoint.standing.is_active() {
+                        self.0.resume_lane(&lane).await?;
+                    } else {
+                        self.0.pause_lane(&lane).await?;
+                    }
+                }
+                // What it gets has to wait until somebody can tell where to.
+                Some(Err(_)) => self.0.pause_lane(&lane).await?,
                 // What still waits is to be told that there is nobody.
-                None => (None, true),
-            };
-            self.0.cap_lane(&lane, cap).await?;
-            if open {
-                self.0.resume_lane(&lane).await?;
-            } else {
-                self.0.pause_lane(&lane).await?;
+                None => {
+                    self.0.cap_lane(&lane, None).await?;
+                    self.0.resume_lane(&lane).await?;
+                }
             }
-            let again = self.found(id).await?;
-            let revision = |found: &Option<(Endpoint, Revision)>| found.as_ref().map(|(_, revision)| *revision);
-            if revision(&again) == revision(&found) {
+            let again = self.0.read_card(&name).await?;
+            let revision = |card: &Option<Card>| card.as_ref().map(|card| card.revision);
+            if revision(&again) == revision(&card) {
                 return Ok(());
             }
-            found = again;
+            card = again;
         }
         Err(EndpointError::Busy(id.clone()))
     }

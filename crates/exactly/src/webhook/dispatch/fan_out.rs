@@ -72,12 +72,11 @@ impl<Q: Registry> FanOut<Q> {
         let list = self.roster.fresh().await?;
         let body = event.body(task.enqueued_at);
         let deliveries: Vec<_> = list
-            .all()
-            .filter(|endpoint| endpoint.wants(&event.event_type))
+            .wanting(&event.event_type)
             .map(|endpoint| {
                 let name = DeliveryName {
                     event: event.id.clone(),
-                    endpoint: endpoint.id.clone(),
+                    endpoint: endpoint.clone(),
                     replay: None,
                 };
                 delivery(&name, &body)

@@ -16,11 +16,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Waits for its turn. Those who wait hold places of the worker, so an endpoint has [few](Endpoint::places) of them.
-    pub(super) async fn turn(&self, endpoint: &Endpoint) {
-        if let Some(per_second) = endpoint.per_second {
-            sleep_until(self.reserve(&endpoint.id, per_second, Instant::now())).await;
-        }
+    /// Waits for its turn, and tells whether that took any time. Those who wait hold places of the worker, so an endpoint has [few](Endpoint::places) of them.
+    pub(super) async fn turn(&self, endpoint: &Endpoint) -> bool {
+        let Some(per_second) = endpoint.per_second else {
+            return false;
+        };
+        let now = Instant::now();
+        let turn = self.reserve(&endpoint.id, per_second, now);
+        sleep_until(turn).await;
+        turn > now
     }
 
     fn reserve(&self, endpoint: &EndpointId, per_second: u32, now: Instant) -> Instant {

@@ -1,6 +1,6 @@
 //! The endpoints as a process last read them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,33 +9,48 @@ use tokio::time::Instant;
 
 use super::{Endpoint, EndpointError, EndpointId, Endpoints};
 use crate::queue::Registry;
+use crate::webhook::EventType;
 
 /// All endpoints at one time.
 #[derive(Debug)]
 pub(super) struct List {
     /// By id, because deliveries ask for one.
     endpoints: HashMap<EndpointId, Arc<Endpoint>>,
+    /// Those that cannot be read, of which nobody knows what they want and where they are.
+    unreadable: HashSet<EndpointId>,
     /// When reading it was begun: whatever was written before is in it.
     since: Instant,
 }
 
 impl List {
-    pub(super) fn get(&self, id: &EndpointId) -> Option<&Arc<Endpoint>> {
-        self.endpoints.get(id)
+    pub(super) fn get(&self, id: &EndpointId) -> Option<Known> {
+        match self.endpoints.get(id) {
+            Some(endpoint) => Some(Known::Endpoint(Arc::clone(endpoint))),
+            None => self.unreadable.contains(id).then_some(Known::Unreadable),
+        }
     }
 
     /// Whether there is one of this id.
     pub(super) fn has(&self, id: &EndpointId) -> bool {
-        self.endpoints.contains_key(id)
+        self.endpoints.contains_key(id) || self.unreadable.contains(id)
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = &EndpointId> {
-        self.endpoints.keys()
+        self.endpoints.keys().chain(&self.unreadable)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
-        self.endpoints.values()
+    /// Who is to get events of this type: also whoever might want them.
+    pub(super) fn wanting(&self, event_type: &EventType) -> impl Iterator<Item = &EndpointId> {
+        let wanting = self.endpoints.values().filter(|endpoint| endpoint.wants(event_type));
+        wanting.map(|endpoint| &endpoint.id).chain(&self.unreadable)
     }
+}
+
+/// What is known of an endpoint that is there.
+#[derive(Debug)]
+pub(super) enum Known {
+    Endpoint(Arc<Endpoint>),
+    Unreadable,
 }
 
 /// Reads endpoints for many at once: those who ask while somebody reads share what is read next.
@@ -73,14 +88,20 @@ impl<Q: Registry + ?Sized> Roster<Q> {
             return Ok(Arc::clone(list));
         }
         let since = Instant::now();
-        let endpoints = self.kept.list().await?;
+        let (endpoints, unreadable) = self.kept.all().await?;
         let endpoints = endpoints
             .into_iter()
             .map(|endpoint| (endpoint.id.clone(), Arc::new(endpoint)));
         let list = Arc::new(List {
             endpoints: endpoints.collect(),
+            unreadable: unreadable.into_iter().collect(),
             since,
         });
+        // Once, though it is read every second.
+        let known = |id: &&EndpointId| latest.as_ref().is_some_and(|latest| latest.unreadable.contains(*id));
+        for endpoint in list.unreadable.iter().filter(|id| !known(id)) {
+            tracing::error!(%endpoint, "stored endpoint: unreadable; what it gets waits until it is added anew");
+        }
         *latest = Some(Arc::clone(&list));
         Ok(list)
     }

@@ -1,6 +1,6 @@
 //! Endpoints as people change them.
 
-use exactly::queue::{FailureKind, InspectQueue as _, TaskFilter, TaskPage, TaskState};
+use exactly::queue::{FailureKind, InspectQueue as _, Registry as _, TaskFilter, TaskPage, TaskState};
 use exactly::webhook::{EndpointError, EndpointId, Standing, TypeFilter};
 use tokio::time::sleep;
 
@@ -187,4 +187,80 @@ async fn changes_at_once_are_all_made() {
         change.await.unwrap();
     }
     assert_eq!(post.endpoints.get(&id("a")).await.unwrap().unwrap().headers.len(), 8);
+}
+
+/// What something else has written in an endpoint's place stops nobody else, is told of everything, and is shown.
+#[tokio::test]
+async fn an_endpoint_that_cannot_be_read_stops_no_other_and_loses_nothing() {
+    let (post, receiver, mended) = (Post::start(), Receiver::start().await, Receiver::start().await);
+    let garbled = "{\"id\":\"bad\",\"url\":17}".into();
+    post.queue.write_card("endpoint/bad", &garbled, None).await.unwrap();
+    post.add("good", &receiver).await;
+    post.publish("evt_1", "a.b").await;
+    post.becomes("evt_1", "good", TaskState::Done).await;
+    let lane = id("bad").lane();
+    let paused = async {
+        while !post
+            .queue
+            .lanes()
+            .await
+            .unwrap()
+            .iter()
+            .any(|it| it.lane == lane && it.paused)
+        {
+            sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(super::SOON, paused).await.unwrap();
+    post.publish("evt_2", "a.b").await;
+    post.becomes("evt_2", "good", TaskState::Done).await;
+    sleep(A_WHILE).await;
+    for event in ["evt_1", "evt_2"] {
+        let waits = post.delivery(event, "bad").await;
+        assert_eq!((waits.state, waits.failures), (TaskState::Waiting, 0));
+    }
+    let listed = post.endpoints.list().await.unwrap();
+    assert_eq!(listed.iter().map(|it| &it.id).collect::<Vec<_>>(), [&id("good")]);
+    assert_eq!(post.endpoints.unreadable().await.unwrap(), [id("bad")]);
+
+    let whole = endpoint("bad", &mended.url());
+    post.endpoints.add(&whole).await.unwrap();
+    assert!(matches!(post.endpoints.add(&whole).await, Err(EndpointError::Taken(_))));
+    mended.has(2).await;
+    post.endpoints.remove(&id("bad")).await.unwrap();
+    let card = post.queue.write_card("endpoint/bad", &garbled, None).await.unwrap();
+    assert!(card.is_some());
+    post.endpoints.remove(&id("bad")).await.unwrap();
+    assert_eq!(post.endpoints.unreadable().await.unwrap(), []);
+}
+
+/// A delivery that waits for its turn goes where the endpoint is when that comes, and nowhere if it is paused by then.
+#[tokio::test]
+async fn what_waits_for_its_turn_is_not_sent_after_a_pause() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    let mut slow = endpoint("a", &receiver.url());
+    slow.per_second = Some(1);
+    post.endpoints.add(&slow).await.unwrap();
+    for event in ["evt_1", "evt_2"] {
+        post.publish(event, "a.b").await;
+    }
+    receiver.has(1).await;
+    let running = async {
+        loop {
+            let depths = post.queue.depths().await.unwrap();
+            if depths
+                .iter()
+                .any(|it| it.lane == id("a").lane() && it.state == TaskState::Running)
+            {
+                break;
+            }
+            sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(super::SOON, running).await.unwrap();
+    post.endpoints.pause(&id("a")).await.unwrap();
+    sleep(std::time::Duration::from_millis(2200)).await;
+    assert_eq!(receiver.arrived().len(), 1);
+    post.endpoints.resume(&id("a")).await.unwrap();
+    receiver.has(2).await;
 }
