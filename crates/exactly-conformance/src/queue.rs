@@ -10,6 +10,7 @@ pub mod caps;
 pub mod enqueue;
 pub mod fairness;
 pub mod fence;
+pub mod hasten;
 pub mod lease;
 pub mod listing;
 pub mod pause;

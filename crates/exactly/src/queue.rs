@@ -114,6 +114,10 @@ pub trait Queue: Debug + Send + Sync + 'static {
     /// task was. Only dead and held ones were changed; repeating it therefore changes nothing.
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>>;
 
+    /// Makes tasks that wait due now. An answer per id, in order: what the task was. Only waiting ones that are due later were
+    /// changed, and in nothing else; repeating it therefore changes nothing.
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>>;
+
     /// Forgets at most `limit` tasks that have been in this state, which is done or dead, for longer than `age`. Their keys
     /// are then as if they had never been used.
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32>;

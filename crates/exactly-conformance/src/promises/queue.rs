@@ -188,6 +188,10 @@ macro_rules! __queue_promises {
                 reviving_twice_is_reviving_once
                 a_revived_task_starts_anew_and_keeps_its_history
             }
+            hasten {
+                a_hastened_task_is_due_now_and_nothing_else_of_it_changes
+                only_waiting_tasks_are_hastened
+            }
             settle {
                 done_stores_the_outcome
                 a_retry_waits_its_time

@@ -122,6 +122,10 @@ impl<Q: Queue> Queue for Hurried<Q> {
         self.queue.revive(ids)
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.queue.hasten(ids)
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         self.queue.prune(state, age, limit)
     }

@@ -219,6 +219,18 @@ impl Queue for PgQueue {
         })
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        const CONTEXT: &str = "hasten tasks";
+        Box::pin(async move {
+            check_batch(ids.len(), CONTEXT)?;
+            let mut conn = self.session(CONTEXT).await?;
+            let hastened = within(BATCH_TIMEOUT, self.hasten_on(&mut conn, ids)).await;
+            let hastened = self.answered(conn, hastened, CONTEXT)?;
+            self.announce();
+            Ok(hastened)
+        })
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         Box::pin(async move {
             match state {

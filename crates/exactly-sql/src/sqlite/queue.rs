@@ -270,6 +270,18 @@ impl Queue for SqliteQueue {
         })
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        const CONTEXT: &str = "hasten tasks";
+        Box::pin(async move {
+            check_batch(ids.len(), CONTEXT)?;
+            let mut turn = self.begin(CONTEXT).await?;
+            let hastened = self.hasten_on(&mut turn.connection, ids, turn.now).await;
+            let hastened = self.end(turn, hastened, |_| true, CONTEXT).await?;
+            self.announce();
+            Ok(hastened)
+        })
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         Box::pin(self.prune_older(state, age, limit))
     }

@@ -154,6 +154,14 @@ impl Queue for MemoryQueue {
         })
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        Box::pin(async move {
+            check_batch(ids.len(), "hasten tasks")?;
+            self.arrive(|tables, now| ids.iter().map(|id| tables.hasten(*id, now)).collect())
+                .await
+        })
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         self.step(move |tables, now| {
             let old = |row: &&Row| {

@@ -4,6 +4,7 @@
 //! endpoint has it. A delivery waits in the lane of its endpoint, so one that is slow, dead or paused holds up no other: no
 //! more of its deliveries are under way than it may have at once, and one that fails all the time is parked.
 
+mod alone;
 mod breaker;
 mod courier;
 mod endpoint;

@@ -59,6 +59,16 @@ impl<Q: Queue + ?Sized> Outbox<Q> {
         let enqueued = self.queue.enqueue(&self.tasks(std::slice::from_ref(event))?).await;
         published(event, enqueued.map_err(PublishError::Store)?.first())
     }
+
+    /// The same for many, with an answer for each, in order.
+    pub async fn publish_all(&self, events: &[Event]) -> Result<Vec<Result<Published, PublishError>>, PublishError> {
+        let mut answers = Vec::with_capacity(events.len());
+        for events in events.chunks(BATCH_MAX) {
+            let enqueued = self.queue.enqueue(&self.tasks(events)?).await;
+            answers.extend(each_published(events, &enqueued.map_err(PublishError::Store)?));
+        }
+        Ok(answers)
+    }
 }
 
 impl<Q: TransactionalQueue> Outbox<Q> {
@@ -79,14 +89,18 @@ impl<Q: TransactionalQueue> Outbox<Q> {
         for events in events.chunks(BATCH_MAX) {
             let tasks = self.tasks(events)?;
             let enqueued = self.queue.enqueue_in(tx, &tasks).await.map_err(PublishError::Store)?;
-            let each = events
-                .iter()
-                .enumerate()
-                .map(|(n, event)| published(event, enqueued.get(n)));
-            answers.extend(each);
+            answers.extend(each_published(events, &enqueued));
         }
         Ok(answers)
     }
+}
+
+fn each_published<'a>(
+    events: &'a [Event],
+    enqueued: &'a [Enqueued],
+) -> impl Iterator<Item = Result<Published, PublishError>> + 'a {
+    let numbered = events.iter().enumerate();
+    numbered.map(|(n, event)| published(event, enqueued.get(n)))
 }
 
 fn published(event: &Event, enqueued: Option<&Enqueued>) -> Result<Published, PublishError> {

@@ -269,14 +269,31 @@ impl PgQueue {
         conn: &mut PgConnection,
         ids: &[TaskId],
     ) -> Result<Vec<Option<TaskState>>, sqlx::Error> {
-        let uuids: Vec<Uuid> = ids.iter().map(|id| *id.as_uuid()).collect();
-        let rows = self.sql.revive.query().bind(uuids).fetch_all(conn).await?;
-        let was = rows
-            .iter()
-            .map(|row| Ok((TaskId::from_uuid(row.try_get(0)?), state(row.try_get(1)?)?)));
-        let was: HashMap<TaskId, TaskState> = was.collect::<Result<_, sqlx::Error>>()?;
-        Ok(ids.iter().map(|id| was.get(id).copied()).collect())
+        let rows = self.sql.revive.query().bind(uuids(ids)).fetch_all(conn).await?;
+        states(ids, &rows)
     }
+
+    pub(super) async fn hasten_on(
+        &self,
+        conn: &mut PgConnection,
+        ids: &[TaskId],
+    ) -> Result<Vec<Option<TaskState>>, sqlx::Error> {
+        let rows = self.sql.hasten.query().bind(uuids(ids)).fetch_all(conn).await?;
+        states(ids, &rows)
+    }
+}
+
+fn uuids(ids: &[TaskId]) -> Vec<Uuid> {
+    ids.iter().map(|id| *id.as_uuid()).collect()
+}
+
+/// What each of these tasks was, out of rows of an id and a state.
+fn states(ids: &[TaskId], rows: &[PgRow]) -> Result<Vec<Option<TaskState>>, sqlx::Error> {
+    let was = rows
+        .iter()
+        .map(|row| Ok((TaskId::from_uuid(row.try_get(0)?), state(row.try_get(1)?)?)));
+    let was: HashMap<TaskId, TaskState> = was.collect::<Result<_, sqlx::Error>>()?;
+    Ok(ids.iter().map(|id| was.get(id).copied()).collect())
 }
 
 /// How a task stands that a settlement did not change.

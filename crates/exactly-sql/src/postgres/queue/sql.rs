@@ -55,6 +55,7 @@ pub(super) struct Sql {
     pub(super) settled: Text,
     pub(super) rescue: Text,
     pub(super) revive: Text,
+    pub(super) hasten: Text,
 }
 
 impl Sql {
@@ -110,6 +111,7 @@ impl Sql {
             )),
             rescue: Text::new(rescue(&table, &attempts)),
             revive: Text::new(revive(&table)),
+            hasten: Text::new(hasten(&table)),
             table,
             attempts,
             lanes,
@@ -273,6 +275,16 @@ fn revive(table: &str) -> String {
              set state = 0, due_at = {NOW}, ended_at = null, fence = c.fence + 1, failures = 0, rescues = 0
              from found f
              where c.id = f.id and (f.state = 2 or f.state = 4)
+         )
+         select id, state from found"
+    )
+}
+
+fn hasten(table: &str) -> String {
+    format!(
+        "with found as (select id, state from {table} where id = any ($1) order by id for update),
+         hastened as (
+             update {table} c set due_at = {NOW} from found f where c.id = f.id and f.state = 0 and c.due_at > {NOW}
          )
          select id, state from found"
     )

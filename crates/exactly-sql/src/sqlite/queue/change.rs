@@ -162,6 +162,19 @@ impl SqliteQueue {
         Ok(was)
     }
 
+    pub(super) async fn hasten_on(
+        &self,
+        connection: &mut SqliteConnection,
+        ids: &[TaskId],
+        now: Timestamp,
+    ) -> Result<Vec<Option<TaskState>>, sqlx::Error> {
+        let mut rows = self.load(connection, ids).await?;
+        let was = ids.iter().map(|id| rows.get_mut(id).map(|row| row.hasten(now)));
+        let was = was.collect();
+        self.save(connection, rows.values(), &[]).await?;
+        Ok(was)
+    }
+
     async fn load(
         &self,
         connection: &mut SqliteConnection,
@@ -285,6 +298,13 @@ impl Row {
             self.wait(now);
         }
         was
+    }
+
+    fn hasten(&mut self, now: Timestamp) -> TaskState {
+        if self.state == TaskState::Waiting && self.due_at.is_some_and(|due| due > now) {
+            self.wait(now);
+        }
+        self.state
     }
 
     fn wait(&mut self, due: Timestamp) {

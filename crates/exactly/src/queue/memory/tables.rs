@@ -278,6 +278,18 @@ impl Tables {
         Some(was)
     }
 
+    pub(super) fn hasten(&mut self, id: TaskId, now: Timestamp) -> Option<TaskState> {
+        let row = self.rows.get(&id)?;
+        let (was, number) = (row.view.state, row.number);
+        if let (TaskState::Waiting, Some(due)) = (was, row.view.due_at.filter(|due| *due > now)) {
+            if let Some(lane) = self.waiting.get_mut(&row.view.lane) {
+                lane.remove(&(due, number, id));
+            }
+            self.wait(id, now);
+        }
+        Some(was)
+    }
+
     pub(super) fn lane(&mut self, lane: &Lane, change: impl FnOnce(&mut LaneView)) {
         let settings = self.lanes.entry(lane.clone()).or_insert_with(|| LaneView {
             lane: lane.clone(),

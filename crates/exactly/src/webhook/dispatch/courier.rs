@@ -47,7 +47,7 @@ pub struct Dispatcher<Q: ?Sized> {
     parking: Parking,
 }
 
-impl<Q: Registry> Dispatcher<Q> {
+impl<Q: Registry + ?Sized> Dispatcher<Q> {
     /// For the events of this queue.
     pub fn new(queue: Arc<Q>, sender: Sender) -> Self {
         Self {
@@ -137,7 +137,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-impl<Q: Registry> Handler for Courier<Q> {
+impl<Q: Registry + ?Sized> Handler for Courier<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let Some(DeliveryName { event, endpoint, .. }) = DeliveryName::of_key(&task.key) else {
@@ -151,7 +151,7 @@ impl<Q: Registry> Handler for Courier<Q> {
     }
 }
 
-impl<Q: Registry> Courier<Q> {
+impl<Q: Registry + ?Sized> Courier<Q> {
     /// The endpoint, if it is to get this delivery at its turn; otherwise what becomes of the delivery.
     async fn cleared(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
         let endpoint = self.open(task, id).await?;
@@ -319,7 +319,7 @@ impl<Q: Registry> Courier<Q> {
 #[derive(Debug)]
 struct Mend<Q: ?Sized>(Endpoints<Q>);
 
-impl<Q: Registry> Handler for Mend<Q> {
+impl<Q: Registry + ?Sized> Handler for Mend<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let endpoint = std::str::from_utf8(&task.payload)

@@ -43,6 +43,10 @@ impl<Q: ?Sized> Endpoints<Q> {
     pub fn new(queue: Arc<Q>) -> Self {
         Self(queue)
     }
+
+    pub(super) fn queue(&self) -> &Q {
+        &self.0
+    }
 }
 
 impl<Q: Registry + ?Sized> Endpoints<Q> {

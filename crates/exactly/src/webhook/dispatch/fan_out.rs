@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::roster::Roster;
-use super::{DeliveryName, EndpointError};
+use super::{DeliveryName, EndpointError, EndpointId};
 use crate::queue::{End, Failure, FailureKind, Leased, Registry, Task};
 use crate::retry::{Jitter, Schedule};
 use crate::spread::Spread;
@@ -45,9 +45,15 @@ pub(super) struct FanOut<Q: ?Sized> {
 #[derive(Debug, Serialize)]
 struct Outcome {
     deliveries: usize,
+    /// Whom it goes to, by id: what was made of an event is found also when endpoints are long gone. With a limit, since it is
+    /// for people.
+    to: Vec<EndpointId>,
 }
 
-impl<Q: Registry> Handler for FanOut<Q> {
+/// How many endpoints an outcome names.
+const NAMED_MAX: usize = 1000;
+
+impl<Q: Registry + ?Sized> Handler for FanOut<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let event = match Stored::read(&task.payload) {
@@ -55,9 +61,9 @@ impl<Q: Registry> Handler for FanOut<Q> {
                 Err(error) => return Ran::End(End::Bury(Failure::new(FailureKind::Unreadable, error.to_string()))),
             };
             Ran::End(match self.fan_out(&event, task).await {
-                Ok(deliveries) => End::Done(
-                    serde_json::to_vec(&Outcome { deliveries })
-                        .expect("a number can be written")
+                Ok(outcome) => End::Done(
+                    serde_json::to_vec(&outcome)
+                        .expect("numbers and texts can be written")
                         .into(),
                 ),
                 Err(error) => again(task, &error.to_string(), &self.spread),
@@ -66,27 +72,24 @@ impl<Q: Registry> Handler for FanOut<Q> {
     }
 }
 
-impl<Q: Registry> FanOut<Q> {
-    async fn fan_out(&self, event: &Stored, task: &Leased) -> Result<usize, EndpointError> {
+impl<Q: Registry + ?Sized> FanOut<Q> {
+    async fn fan_out(&self, event: &Stored, task: &Leased) -> Result<Outcome, EndpointError> {
         // Read now, so that an endpoint that was there when the event was committed is in it.
         let list = self.roster.fresh().await?;
         let body = event.body(task.enqueued_at);
-        let deliveries: Vec<_> = list
-            .wanting(&event.event_type)
-            .map(|endpoint| {
-                let name = DeliveryName {
-                    event: event.id.clone(),
-                    endpoint: endpoint.clone(),
-                    replay: None,
-                };
-                delivery(&name, &body)
-            })
-            .collect();
+        let mut to: Vec<EndpointId> = list.wanting(&event.event_type).cloned().collect();
+        to.sort_unstable();
+        let delivery_to = |to: &EndpointId| delivery(&DeliveryName::new(event.id.clone(), to.clone()), &body);
+        let deliveries: Vec<_> = to.iter().map(delivery_to).collect();
         let fitting = CHUNK_BYTES_MAX / body.len().max(1);
         for deliveries in deliveries.chunks(fitting.clamp(1, CHUNK_MAX)) {
             let _ = self.queue.enqueue(deliveries).await?;
         }
-        Ok(deliveries.len())
+        to.truncate(NAMED_MAX);
+        Ok(Outcome {
+            deliveries: deliveries.len(),
+            to,
+        })
     }
 }
 

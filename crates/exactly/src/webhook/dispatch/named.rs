@@ -19,6 +19,15 @@ pub struct DeliveryName {
 }
 
 impl DeliveryName {
+    /// What the event itself makes.
+    pub fn new(event: EventId, endpoint: EndpointId) -> Self {
+        Self {
+            event,
+            endpoint,
+            replay: None,
+        }
+    }
+
     /// Of the key of a task.
     pub fn of_key(key: &str) -> Option<Self> {
         let mut words = key.split(' ');

@@ -179,6 +179,10 @@ impl Queue for Ledger {
         self.inner.revive(ids)
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.inner.hasten(ids)
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         self.inner.prune(state, age, limit)
     }

@@ -195,6 +195,10 @@ impl Queue for RiggedQueue {
         self.inner.revive(ids)
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.inner.hasten(ids)
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         self.inner.prune(state, age, limit)
     }
