@@ -5,7 +5,10 @@
 
 pub(crate) mod ask;
 mod auth;
+pub(crate) mod deliveries;
 pub(crate) mod desk;
+pub(crate) mod endpoints;
+pub(crate) mod events;
 mod extract;
 mod health;
 pub(crate) mod input;
@@ -33,10 +36,12 @@ use tokio::sync::Semaphore;
 
 pub(crate) use self::auth::AdminToken;
 use self::desk::Desk;
+use self::events::desk::EventDesk;
 pub(crate) use self::extract::ACTOR;
 use self::jobs::desk::JobDesk;
 use self::problem::{Answer, Problem};
 use self::settle::Settle;
+use crate::config::Events;
 use crate::store::Ledger;
 use crate::work::Nudge;
 
@@ -44,11 +49,11 @@ use crate::work::Nudge;
 const REQUESTS_MAX: usize = 256;
 
 /// Why there are no jobs on a store that keeps none.
-pub(crate) const NO_QUEUE: &str =
-    "jobs need a SQLite or PostgreSQL store: start the server with --store sqlite:FILE or --store postgres://…";
+pub(crate) const NO_QUEUE: &str = "jobs need a SQLite or PostgreSQL store, and so do events: start the server with \
+    --store sqlite:FILE or --store postgres://…";
 
 /// Why there are no jobs where they were turned off.
-pub(crate) const JOBS_OFF: &str = "jobs are turned off here: start the server without --no-jobs, and without \
+pub(crate) const JOBS_OFF: &str = "jobs are turned off here, and events with them: start the server without --no-jobs, and without \
     enabled = false under [jobs]";
 
 /// Writes the metrics in Prometheus' text format.
@@ -63,6 +68,7 @@ pub(crate) struct Admin {
     open_metrics: bool,
     running: Semaphore,
     jobs: Answer<JobDesk>,
+    events: Answer<EventDesk>,
 }
 
 impl Admin {
@@ -76,6 +82,7 @@ impl Admin {
             open_metrics: false,
             running: Semaphore::new(REQUESTS_MAX),
             jobs: Err(Problem::no_jobs(NO_QUEUE)),
+            events: Err(Problem::no_events(NO_QUEUE)),
         }
     }
 
@@ -86,6 +93,17 @@ impl Admin {
         self.jobs = queue
             .map(|queue| JobDesk::new(queue, desk, nudge))
             .map_err(Problem::no_jobs);
+        self
+    }
+
+    /// Shows and takes events, which are kept in `queue` too.
+    #[must_use]
+    pub(crate) fn with_events(mut self, queue: Result<Arc<dyn Ledger>, &str>, settings: &Events) -> Self {
+        let desk = self.desk.clone();
+        let (source, destinations) = (settings.source.clone(), settings.destinations.clone());
+        self.events = queue
+            .map(|queue| EventDesk::new(queue, desk, source, Some(destinations)))
+            .map_err(Problem::no_events);
         self
     }
 
@@ -125,7 +143,8 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/schedules/{name}/resume", post(schedules::resume))
         .route("/v1/schedules/{name}/occurrences", get(schedules::occurrences))
         .route("/v1/purge", post(operators::purge))
-        .route("/v1/trail", get(operators::trail));
+        .route("/v1/trail", get(operators::trail))
+        .merge(of_events());
     let mut open = Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready));
@@ -146,6 +165,26 @@ pub(crate) fn router(admin: Admin) -> Router {
         .fallback(nothing_here)
         .layer(middleware::map_response(unsniffed))
         .with_state(admin)
+}
+
+fn of_events() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/events", get(events::list).post(events::publish))
+        .route("/v1/events/{event}", get(events::show))
+        .route("/v1/endpoints", get(endpoints::list).post(endpoints::create))
+        .route(
+            "/v1/endpoints/{endpoint}",
+            get(endpoints::show).patch(endpoints::change).delete(endpoints::delete),
+        )
+        .route("/v1/endpoints/{endpoint}/pause", post(endpoints::pause))
+        .route("/v1/endpoints/{endpoint}/resume", post(endpoints::resume))
+        .route("/v1/endpoints/{endpoint}/disable", post(endpoints::disable))
+        .route("/v1/endpoints/{endpoint}/discard", post(endpoints::discard))
+        .route("/v1/endpoints/{endpoint}/rotate", post(endpoints::rotate))
+        .route("/v1/endpoints/{endpoint}/test", post(endpoints::test))
+        .route("/v1/deliveries", get(deliveries::list))
+        .route("/v1/deliveries/{delivery}", get(deliveries::show))
+        .route("/v1/deliveries/{delivery}/retry", post(deliveries::retry))
 }
 
 async fn bound(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {

@@ -2,6 +2,7 @@
 //!
 //! Everything that is wrong is told at once, each with file, line, key, value and what is accepted.
 
+mod events;
 mod jobs;
 mod policy;
 mod probe;
@@ -23,6 +24,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, Uri, header};
 use toml::de::DeTable;
 
+pub(crate) use self::events::{Events, Source};
 pub(crate) use self::jobs::Jobs;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::table::{Fault, duration};
@@ -64,6 +66,7 @@ pub(crate) struct Config {
     pub(crate) held_max: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) jobs: Jobs,
+    pub(crate) events: Events,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
     /// Whether the upstream of any route completes its calls in its own transaction.
@@ -131,6 +134,7 @@ impl Default for Config {
             held_max: Builder::HELD_MAX_DEFAULT,
             timeouts: Timeouts::default(),
             jobs: Jobs::default(),
+            events: Events::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
             is_joined: false,
@@ -253,6 +257,9 @@ impl Config {
         }
         if let Some(table) = root.table("jobs", faults) {
             config.jobs = Jobs::of_table(table, faults);
+        }
+        if let Some(table) = root.table("events", faults) {
+            config.events = Events::of_table(table, faults);
         }
         if let Some(mut table) = root.table("defaults", faults) {
             config.is_joined |= table.is_text("guarantee", "joined");

@@ -187,7 +187,7 @@ impl Server {
         background::start(&self.gateway, &self.store, &self.config, metrics.clone());
         let nudge = Nudge::default();
         let work = match &self.queue {
-            Ok(queue) => Some(Work::start(queue, &self.config.jobs, self.config.timeouts, &nudge)?),
+            Ok(queue) => Some(Work::start(queue, &self.config, &nudge)?),
             Err(_) => None,
         };
         let settle = settle::by_layer(self.gateway.layer().clone());
@@ -196,7 +196,8 @@ impl Server {
         let admin = admin::router(
             admin
                 .with_open_metrics(self.config.open_metrics)
-                .with_jobs(self.queue.clone(), nudge),
+                .with_jobs(self.queue.clone(), nudge)
+                .with_events(self.queue.clone(), &self.config.events),
         );
         let operators = self.admin_acceptor.serve(
             move |request| admin.clone().oneshot(request.map(axum::body::Body::new)),

@@ -1,6 +1,6 @@
-//! Jobs and schedules for services in any language: a job is a request, its answer the outcome.
+//! Jobs, schedules and events for services in any language: a job is a request, its answer the outcome.
 //!
-//! The worker and the scheduler are the library's. Here is what makes them speak HTTP: `errand` says what a job sends, `run`
+//! The worker, the scheduler and the dispatcher of events are the library's. Here is what makes them speak HTTP: `errand` says what a job sends, `run`
 //! sends it and `verdict` judges the answer, `definition` and `plans` make plans of stored schedules, and `audience` asks a
 //! service whom they are for.
 
@@ -31,7 +31,7 @@ use self::outcome::OUTCOME_BYTES_MAX;
 use self::plans::StoredPlans;
 pub(crate) use self::plans::is_ours;
 use self::run::Runner;
-use crate::config::{Jobs, Timeouts};
+use crate::config::Config;
 use crate::store::Ledger;
 
 /// How long the worker is left to tell the queue how things ended, out of the time that a server has to stop.
@@ -71,10 +71,10 @@ impl Work {
     /// Starts to run what the queue holds, and to fill it by its schedules.
     pub(crate) fn start(
         queue: &Arc<dyn Ledger>,
-        jobs: &Jobs,
-        timeouts: Timeouts,
+        config: &Config,
         nudge: &Nudge,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let (jobs, timeouts) = (&config.jobs, config.timeouts);
         telemetry::describe_worker();
         telemetry::describe_scheduler();
         let client = Client::builder().answer_bytes_max(OUTCOME_BYTES_MAX).build()?;
@@ -83,7 +83,10 @@ impl Work {
         let runner = Runner::new(client, Arc::clone(queue), jobs);
         let (drain, settle) = (timeouts.drain, SETTLE_FOR_MAX.min(timeouts.drain / 4));
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
-        let running = Worker::builder(Arc::clone(&tasks))
+        let running = config
+            .events
+            .dispatcher(queue)?
+            .register(Worker::builder(Arc::clone(&tasks)))
             .handle(HTTP_KIND, runner.clone())
             .schedule(&scheduler)
             .otherwise(runner)

@@ -11,7 +11,7 @@ use utoipa::{OpenApi, PartialSchema};
 use super::input::{Actor, IdText, OUTCOME_MAX};
 use super::jobs::ask::JobIdText;
 use super::problem::Problem;
-use super::{health, jobs, operators, schedules, service};
+use super::{deliveries, endpoints, events, health, jobs, operators, schedules, service};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -26,6 +26,10 @@ use super::{health, jobs, operators, schedules, service};
         jobs::enqueue, jobs::list, jobs::show, jobs::requeue_one, jobs::requeue, jobs::lanes, jobs::change_lane,
         schedules::list, schedules::show, schedules::put, schedules::pause, schedules::resume, schedules::delete,
         schedules::occurrences,
+        events::publish, events::list, events::show,
+        endpoints::list, endpoints::create, endpoints::show, endpoints::change, endpoints::delete, endpoints::pause,
+        endpoints::resume, endpoints::disable, endpoints::discard, endpoints::rotate, endpoints::test,
+        deliveries::list, deliveries::show, deliveries::retry,
         service::begin, service::renew, service::complete, service::abandon, service::lose,
     ),
     components(schemas(Problem, JobIdText)),
@@ -34,6 +38,8 @@ use super::{health, jobs, operators, schedules, service};
         (name = "calls as a service", description = "A store's steps, for workers in any language."),
         (name = "jobs", description = "Work that outlives the request, run by HTTP and known by its key."),
         (name = "schedules", description = "What is due again and again, in every time zone."),
+        (name = "events", description = "What happened, told to every endpoint that wants to know, signed."),
+        (name = "endpoints", description = "Who wants to hear of events, and how."),
         (name = "health", description = "For probes and scrapers."),
     )
 )]
@@ -43,12 +49,12 @@ struct Described;
 const PROBLEMS: [(&str, &str, &str); 11] = [
     ("400", "Unreadable", "The request cannot be read."),
     ("401", "Unauthorized", "The token is missing or wrong."),
-    ("404", "NotFound", "There is no such call, job or schedule."),
+    ("404", "NotFound", "There is nothing of this id or name."),
     ("408", "BodyLate", "The body did not arrive within 10 seconds."),
     (
         "409",
         "Conflict",
-        "The call is not in a state for this, or was settled meanwhile.",
+        "What it is about is not in a state for this, or has changed meanwhile.",
     ),
     ("413", "BodyTooLarge", "The body is over 2 MiB."),
     ("415", "MediaType", "The body is not application/json."),
@@ -58,7 +64,11 @@ const PROBLEMS: [(&str, &str, &str); 11] = [
         "The request says something that cannot be; `field` names it.",
     ),
     ("500", "Failed", "A record cannot be read."),
-    ("501", "NoJobs", "The store keeps no jobs, or they are turned off."),
+    (
+        "501",
+        "NoJobs",
+        "The store keeps no jobs and no events, or they are turned off.",
+    ),
     (
         "503",
         "Unavailable",
@@ -67,7 +77,7 @@ const PROBLEMS: [(&str, &str, &str); 11] = [
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
-const REFUSALS: [(&str, &[&str]); 25] = [
+const REFUSALS: [(&str, &[&str]); 42] = [
     ("listCalls", &["422", "500"]),
     ("showCall", &["400", "404", "422", "500"]),
     ("resolveCall", &["400", "404", "408", "409", "413", "415", "422", "500"]),
@@ -93,10 +103,45 @@ const REFUSALS: [(&str, &[&str]); 25] = [
     ("deleteSchedule", &["400", "404", "422", "500", "501"]),
     ("listOccurrences", &["400", "404", "422", "500", "501"]),
     ("changeLane", &["400", "408", "413", "415", "422", "500", "501"]),
+    (
+        "publishEvents",
+        &["400", "408", "409", "413", "415", "422", "500", "501"],
+    ),
+    ("listEvents", &["422", "500", "501"]),
+    ("showEvent", &["400", "404", "422", "500", "501"]),
+    ("listEndpoints", &["422", "500", "501"]),
+    (
+        "createEndpoint",
+        &["400", "408", "409", "413", "415", "422", "500", "501"],
+    ),
+    ("showEndpoint", &["400", "404", "422", "500", "501"]),
+    (
+        "changeEndpoint",
+        &["400", "404", "408", "413", "415", "422", "500", "501"],
+    ),
+    ("deleteEndpoint", &["400", "404", "422", "500", "501"]),
+    ("pauseEndpoint", &["400", "404", "422", "500", "501"]),
+    ("resumeEndpoint", &["400", "404", "422", "500", "501"]),
+    ("disableEndpoint", &["400", "404", "422", "500", "501"]),
+    ("discardEndpoint", &["400", "404", "422", "500", "501"]),
+    (
+        "rotateEndpoint",
+        &["400", "404", "408", "413", "415", "422", "500", "501"],
+    ),
+    (
+        "testEndpoint",
+        &["400", "404", "408", "409", "413", "415", "422", "500", "501"],
+    ),
+    ("listDeliveries", &["422", "500", "501"]),
+    ("showDelivery", &["400", "404", "422", "500", "501"]),
+    (
+        "retryDelivery",
+        &["400", "404", "408", "413", "415", "422", "500", "501"],
+    ),
 ];
 
 /// Whose name the trail keeps.
-const AUDITED: [&str; 11] = [
+const AUDITED: [&str; 21] = [
     "showCall",
     "resolveCall",
     "freeCall",
@@ -108,6 +153,16 @@ const AUDITED: [&str; 11] = [
     "pauseSchedule",
     "resumeSchedule",
     "deleteSchedule",
+    "createEndpoint",
+    "changeEndpoint",
+    "deleteEndpoint",
+    "pauseEndpoint",
+    "resumeEndpoint",
+    "disableEndpoint",
+    "discardEndpoint",
+    "rotateEndpoint",
+    "testEndpoint",
+    "retryDelivery",
 ];
 
 /// The document as JSON text.

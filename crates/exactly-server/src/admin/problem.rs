@@ -3,6 +3,8 @@
 //! Only this module picks the API's status codes of refusals. The members are those of the gateway's own problems, so a
 //! client needs one reader for both.
 
+mod kind;
+
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -11,6 +13,13 @@ use exactly::{CallId, StoreError, StoreErrorKind};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use self::kind::{
+    BODY_LATE, BODY_TOO_LARGE, BUSY, ENDPOINT_CLOSED, ENDPOINT_TAKEN, FAILED, IN_FLIGHT, INVALID, Kind, MEDIA_TYPE,
+    METHOD, NO_EVENTS, NO_JOBS, NO_SUCH_CALL, NO_SUCH_DELIVERY, NO_SUCH_ENDPOINT, NO_SUCH_EVENT, NO_SUCH_JOB,
+    NO_SUCH_PATH, NO_SUCH_SCHEDULE, NOT_IN_DOUBT, OTHER_EVENT, OTHER_KIND, STORE_UNAVAILABLE, SUPERSEDED, UNAUTHORIZED,
+    UNREADABLE,
+};
 
 /// How soon to try again when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -61,129 +70,6 @@ pub(crate) struct Problem {
 /// What a handler answers.
 pub(crate) type Answer<T> = Result<T, Problem>;
 
-/// A kind of problem, in words.
-struct Kind {
-    status: StatusCode,
-    name: &'static str,
-    code: &'static str,
-    title: &'static str,
-}
-
-const UNAUTHORIZED: Kind = Kind {
-    status: StatusCode::UNAUTHORIZED,
-    name: "unauthorized",
-    code: "AUTH.token",
-    title: "The token is missing or wrong",
-};
-const NO_SUCH_PATH: Kind = Kind {
-    status: StatusCode::NOT_FOUND,
-    name: "no-such-path",
-    code: "NOT_FOUND.path",
-    title: "There is nothing at this path",
-};
-const NO_SUCH_CALL: Kind = Kind {
-    status: StatusCode::NOT_FOUND,
-    name: "no-such-call",
-    code: "NOT_FOUND.call",
-    title: "There is no such call",
-};
-const NO_SUCH_JOB: Kind = Kind {
-    status: StatusCode::NOT_FOUND,
-    name: "no-such-job",
-    code: "NOT_FOUND.job",
-    title: "There is no such job",
-};
-const NO_SUCH_SCHEDULE: Kind = Kind {
-    status: StatusCode::NOT_FOUND,
-    name: "no-such-schedule",
-    code: "NOT_FOUND.schedule",
-    title: "There is no such schedule",
-};
-const NO_JOBS: Kind = Kind {
-    status: StatusCode::NOT_IMPLEMENTED,
-    name: "no-jobs",
-    code: "UNSUPPORTED.jobs",
-    title: "There are no jobs here",
-};
-const METHOD: Kind = Kind {
-    status: StatusCode::METHOD_NOT_ALLOWED,
-    name: "method-not-allowed",
-    code: "VALIDATION.method",
-    title: "The method does not fit the path",
-};
-const UNREADABLE: Kind = Kind {
-    status: StatusCode::BAD_REQUEST,
-    name: "request-unreadable",
-    code: "VALIDATION.syntax",
-    title: "The request cannot be read",
-};
-const BODY_LATE: Kind = Kind {
-    status: StatusCode::REQUEST_TIMEOUT,
-    name: "body-late",
-    code: "VALIDATION.body_unreadable",
-    title: "The request body did not arrive in time",
-};
-const BODY_TOO_LARGE: Kind = Kind {
-    status: StatusCode::PAYLOAD_TOO_LARGE,
-    name: "body-too-large",
-    code: "VALIDATION.body_too_large",
-    title: "The request body is too large",
-};
-const MEDIA_TYPE: Kind = Kind {
-    status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-    name: "unsupported-media-type",
-    code: "VALIDATION.media_type",
-    title: "The request body is not JSON",
-};
-const INVALID: Kind = Kind {
-    status: StatusCode::UNPROCESSABLE_ENTITY,
-    name: "request-invalid",
-    code: "VALIDATION.request",
-    title: "The request says something that cannot be",
-};
-const NOT_IN_DOUBT: Kind = Kind {
-    status: StatusCode::CONFLICT,
-    name: "not-in-doubt",
-    code: "CONFLICT.call.not_in_doubt",
-    title: "The call is not in doubt",
-};
-const IN_FLIGHT: Kind = Kind {
-    status: StatusCode::CONFLICT,
-    name: "in-flight",
-    code: "CONFLICT.call.in_flight",
-    title: "The call is in flight",
-};
-const OTHER_KIND: Kind = Kind {
-    status: StatusCode::CONFLICT,
-    name: "other-kind-of-outcome",
-    code: "CONFLICT.call.kind",
-    title: "The call has another kind of outcome",
-};
-const SUPERSEDED: Kind = Kind {
-    status: StatusCode::CONFLICT,
-    name: "superseded",
-    code: "CONFLICT.claim.superseded",
-    title: "The claim owns the call no longer",
-};
-const STORE_UNAVAILABLE: Kind = Kind {
-    status: StatusCode::SERVICE_UNAVAILABLE,
-    name: "store-unavailable",
-    code: "DEPENDENCY.unavailable",
-    title: "The store cannot answer",
-};
-const BUSY: Kind = Kind {
-    status: StatusCode::SERVICE_UNAVAILABLE,
-    name: "busy",
-    code: "RATE_LIMIT.exceeded",
-    title: "Too many requests at once",
-};
-const FAILED: Kind = Kind {
-    status: StatusCode::INTERNAL_SERVER_ERROR,
-    name: "failed",
-    code: "INTERNAL",
-    title: "The request failed",
-};
-
 impl Kind {
     fn with(&self, detail: impl Into<String>) -> Problem {
         Problem {
@@ -228,6 +114,49 @@ impl Problem {
 
     pub(crate) fn no_jobs(why: &str) -> Self {
         NO_JOBS.with(why)
+    }
+
+    pub(crate) fn no_such_event(id: &str) -> Self {
+        NO_SUCH_EVENT.with(format!(
+            "no event has the id {id:?}: it was never published, or was forgotten"
+        ))
+    }
+
+    pub(crate) fn no_such_endpoint(id: &str) -> Self {
+        NO_SUCH_ENDPOINT.with(format!(
+            "no endpoint has the id {id:?}; GET /v1/endpoints names what there is"
+        ))
+    }
+
+    pub(crate) fn no_such_delivery(id: TaskId) -> Self {
+        NO_SUCH_DELIVERY.with(format!(
+            "no delivery has the id {id}: it was never made, or was forgotten"
+        ))
+    }
+
+    pub(crate) fn other_event(why: impl std::fmt::Display) -> Self {
+        let mut problem = OTHER_EVENT.with(why.to_string());
+        problem.field = Some("id".into());
+        problem
+    }
+
+    pub(crate) fn endpoint_taken(why: impl std::fmt::Display) -> Self {
+        let mut problem = ENDPOINT_TAKEN.with(why.to_string());
+        problem.field = Some("id".into());
+        problem
+    }
+
+    pub(crate) fn endpoint_closed(why: &str) -> Self {
+        ENDPOINT_CLOSED.with(why)
+    }
+
+    pub(crate) fn no_events(why: &str) -> Self {
+        NO_EVENTS.with(why)
+    }
+
+    /// Others got in between each time.
+    pub(crate) fn contended(why: impl std::fmt::Display) -> Self {
+        BUSY.with(why.to_string()).retry(Some(RETRY_AFTER))
     }
 
     pub(crate) fn method(method: &http::Method, path: &str) -> Self {

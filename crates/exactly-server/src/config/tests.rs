@@ -114,3 +114,71 @@ fn what_is_no_toml_is_told_with_its_line() {
     let faults = Config::parse("listen = \"127.0.0.1:1\"\nstore = \n").unwrap_err();
     assert_eq!(faults[0].line, 2);
 }
+
+#[test]
+fn a_file_says_how_events_are_sent() {
+    let config = Config::parse(
+        r#"
+        [events]
+        source = "shop"
+        deadline = "3s"
+        connect = "1s"
+        allow_private = true
+        allow = ["169.254.7.0/24"]
+        require_https = true
+        attempts = ["0s", "1s", "1m"]
+        park_after = 3
+        park_for = "1s"
+        park_for_max = "1m"
+        "#,
+    );
+    let events = config.unwrap().events;
+    assert_eq!(events.source, "shop");
+    assert_eq!(
+        (events.deadline, events.course.window()),
+        (Duration::from_secs(3), Duration::from_mins(1))
+    );
+    assert_eq!(
+        (events.parking.failures, events.parking.most),
+        (3, Duration::from_mins(1))
+    );
+    for (address, allowed) in [("10.0.0.1", true), ("169.254.7.1", true), ("169.254.169.254", false)] {
+        let checked = events.destinations.check(address.parse().unwrap());
+        assert_eq!(checked.is_ok(), allowed, "{address}");
+    }
+    let plain = "http://shop.example/".parse().unwrap();
+    assert!(events.destinations.check_target(&plain).is_err());
+}
+
+#[test]
+fn every_mistake_about_events_is_told_at_once() {
+    let text = r#"
+[events]
+source = ""
+deadline = "1h"
+allow = ["10.1.2.3/8"]
+attempts = ["5s", "1s"]
+park_after = 100000
+park_for = "2h"
+park_for_max = "1h"
+sauce = "shop"
+"#;
+    let faults = Config::parse(text).unwrap_err();
+    let told: Vec<_> = faults
+        .iter()
+        .map(|fault| format!("{}: {}", fault.line, fault.what))
+        .collect();
+    let expected = [
+        (2, "events.park_for_max is less than park_for"),
+        (3, "events.source is \"\", accepted is a text"),
+        (4, "events.deadline is \"1h\", accepted is a number and a unit"),
+        (5, "events.allow is [\"10.1.2.3/8\"], accepted is a list of networks"),
+        (6, "events.attempts is [\"5s\", \"1s\"], accepted is a list of times"),
+        (7, "events.park_after is 100000, accepted is at most 1000"),
+        (10, "events.sauce is not a setting; here are: allow, allow_private"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    for (told, (line, what)) in told.iter().zip(expected) {
+        assert!(told.starts_with(&format!("{line}: {what}")), "{told}");
+    }
+}

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use exactly::queue::{Book, InspectQueue};
+use exactly::queue::{Book, InspectQueue, Registry};
 use exactly::{Operate, StoreError};
 use exactly_sql::{PgQueue, SqliteQueue};
 
 use super::{Accept, Backend, StoreOptions, StoreUrl, shared, with_flags};
 
-/// Everything that a server does with tasks: it keeps them, shows them, and remembers schedules.
-pub(crate) trait Ledger: InspectQueue + Book {}
+/// Everything that a server does with tasks: it keeps them, shows them, and remembers schedules and endpoints.
+pub(crate) trait Ledger: InspectQueue + Book + Registry {}
 
-impl<Q: InspectQueue + Book> Ledger for Q {}
+impl<Q: InspectQueue + Book + Registry> Ledger for Q {}
 
 /// Records, and tasks where the database can keep them.
 type Opened = (Arc<dyn Operate>, Option<Arc<dyn Ledger>>);

@@ -20,7 +20,7 @@ use crate::wire::Message;
 
 /// Where a server keeps its tasks.
 #[derive(Clone, Copy, Debug)]
-enum Backend {
+pub(crate) enum Backend {
     Postgres,
     Sqlite,
 }
@@ -81,7 +81,7 @@ impl Shop {
     }
 }
 
-async fn api(admin: SocketAddr, method: &str, path: &str, body: Option<&Value>) -> Message {
+pub(crate) async fn api(admin: SocketAddr, method: &str, path: &str, body: Option<&Value>) -> Message {
     let request = ask(method, path).bearer(TOKEN);
     let request = match body {
         Some(body) => request
@@ -92,11 +92,11 @@ async fn api(admin: SocketAddr, method: &str, path: &str, body: Option<&Value>) 
     request.to(admin).await
 }
 
-fn json_of(message: &Message) -> Value {
+pub(crate) fn json_of(message: &Message) -> Value {
     serde_json::from_slice(&message.body).unwrap_or_else(|_| panic!("no JSON: {message:?}"))
 }
 
-async fn post(admin: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn post(admin: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     let told = api(admin, "POST", path, Some(body)).await;
     (told.status(), json_of(&told))
 }
@@ -106,7 +106,7 @@ async fn put(admin: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     (told.status(), json_of(&told))
 }
 
-async fn get(admin: SocketAddr, path: &str) -> Value {
+pub(crate) async fn get(admin: SocketAddr, path: &str) -> Value {
     let told = api(admin, "GET", path, None).await;
     assert_eq!(told.status(), 200, "{}", told.text());
     json_of(&told)

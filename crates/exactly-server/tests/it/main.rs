@@ -9,6 +9,7 @@ mod client;
 mod conformance;
 mod doctor;
 mod drain;
+mod events;
 mod gateway;
 mod gateway_bodies;
 mod gateway_config;

@@ -304,7 +304,7 @@ impl JobDetail {
 }
 
 /// JSON as it is; what is none, because another program wrote it, in base64.
-pub(super) fn shown(bytes: &[u8]) -> Box<RawValue> {
+pub(crate) fn shown(bytes: &[u8]) -> Box<RawValue> {
     serde_json::from_slice(bytes).unwrap_or_else(|_| {
         let value = json!({ "base64": STANDARD.encode(bytes) });
         to_raw_value(&value).expect("a text is always JSON")

@@ -5,7 +5,7 @@ use utoipa::IntoParams;
 
 use crate::admin::input::{Limit, Reason};
 
-/// Why something is done to a schedule.
+/// Why something is done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -38,7 +38,7 @@ pub(crate) struct SchedulesShown {
     pub(crate) schedules: Vec<ScheduleShown>,
 }
 
-/// A schedule that is gone.
+/// A schedule or an endpoint that is gone.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Erased {
     pub(crate) name: String,

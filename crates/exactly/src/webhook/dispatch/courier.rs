@@ -73,7 +73,7 @@ impl<Q: Registry + ?Sized> Dispatcher<Q> {
     }
 }
 
-impl<Q: Registry + InspectQueue> Dispatcher<Q> {
+impl<Q: Registry + InspectQueue + ?Sized> Dispatcher<Q> {
     /// Has a worker do it, and what is [replayed](Replays).
     pub fn register(self, worker: Builder) -> Builder {
         let endpoints = Endpoints::new(Arc::clone(&self.queue));

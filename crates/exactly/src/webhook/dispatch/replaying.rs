@@ -40,7 +40,7 @@ pub(super) struct Replaying<Q: ?Sized> {
     pub(super) spread: Spread,
 }
 
-impl<Q: Registry + InspectQueue> Handler for Replaying<Q> {
+impl<Q: Registry + InspectQueue + ?Sized> Handler for Replaying<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let Some((id, step)) = named(task) else {
@@ -78,7 +78,7 @@ enum Fate {
     Skip,
 }
 
-impl<Q: Registry + InspectQueue> Replaying<Q> {
+impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
     async fn run_part(&self, id: &ReplayId, step: u64, task: &Leased) -> Result<(), ReplayError> {
         let view = match self.replays.found(id).await? {
             Some((view, _)) => view,

@@ -1,0 +1,129 @@
+//! What operators do about deliveries, wherever they ask from.
+
+use exactly::queue::{TaskFilter, TaskId, TaskState, TaskView};
+use exactly::webhook::{DELIVERY_KIND, Endpoint, EndpointId, EventId, Standing};
+
+use super::ask::DeliveriesQuery;
+use super::wire::{DeliveryDetail, DeliveryPage, DeliveryShown, Retried, named};
+use crate::admin::desk::asked;
+use crate::admin::desk::audit::Deed;
+use crate::admin::endpoints::desk::kept;
+use crate::admin::events::desk::{EventDesk, Looked, type_filter, within};
+use crate::admin::events::wire::type_of;
+use crate::admin::input::Actor;
+use crate::admin::jobs::ask::RequeueOne;
+use crate::admin::problem::{Answer, Problem};
+
+impl EventDesk {
+    pub(crate) async fn deliveries(&self, query: &DeliveriesQuery) -> Answer<DeliveryPage> {
+        let endpoint = query
+            .endpoint
+            .as_ref()
+            .map(|id| EndpointId::new(id.as_ref()))
+            .transpose();
+        let endpoint = endpoint.map_err(|why| Problem::invalid("endpoint", why))?;
+        let event = query.event.as_ref().map(|id| EventId::new(id.as_ref())).transpose();
+        let event = event.map_err(|why| Problem::invalid("event", why))?;
+        let wanted = query.event_type.as_ref().map(type_filter).transpose()?;
+        let state = query.state.map(TaskState::from);
+        let fits = |view: &TaskView| {
+            let is_wanted = wanted
+                .as_ref()
+                .is_none_or(|wanted| type_of(&view.payload).is_some_and(|of| wanted.takes(&of)));
+            let is_there = endpoint
+                .as_ref()
+                .is_none_or(|endpoint| named(view).1 == endpoint.as_str());
+            let is_so = state.is_none_or(|state| view.state == state);
+            let fits = is_wanted && is_there && is_so && within(view, query.since, query.until);
+            fits.then(|| DeliveryShown::of(view))
+        };
+        let looked = if let Some(event) = &event {
+            let view = self.event_view(event).await?;
+            let views = self.deliveries_of(event, view.as_ref()).await?;
+            Looked {
+                found: views.iter().filter_map(fits).collect(),
+                next: None,
+            }
+        } else {
+            let filter = TaskFilter {
+                kind: Some(DELIVERY_KIND.to_owned()),
+                lane: endpoint.as_ref().map(EndpointId::lane),
+                state,
+                ..TaskFilter::default()
+            };
+            self.look_through(&filter, query.after, query.limit, fits).await?
+        };
+        Ok(DeliveryPage {
+            deliveries: looked.found,
+            next: looked.next,
+        })
+    }
+
+    pub(crate) async fn delivery(&self, id: TaskId) -> Answer<DeliveryDetail> {
+        let view = self.delivery_view(id).await?;
+        let attempts = asked("read the delivery's attempts", self.queue().attempts(id)).await?;
+        Ok(DeliveryDetail::of(&view, &attempts))
+    }
+
+    async fn delivery_view(&self, id: TaskId) -> Answer<TaskView> {
+        let view = asked("read the delivery", self.queue().show(id)).await?;
+        view.filter(|view| *view.kind == *DELIVERY_KIND)
+            .ok_or_else(|| Problem::no_such_delivery(id))
+    }
+
+    /// Makes the next attempt of a delivery now. It is the attempt that would have come anyway, so there are never two.
+    pub(crate) async fn retry(&self, id: TaskId, wanted: &RequeueOne, actor: &Actor) -> Answer<Retried> {
+        let view = self.delivery_view(id).await?;
+        let (event, endpoint) = named(&view);
+        let endpoint = EndpointId::new(endpoint).map_err(|_| Problem::no_such_delivery(id))?;
+        let kept_as = kept("read the endpoint", self.endpoints().get(&endpoint)).await?;
+        if wanted.dry_run {
+            return Ok(told(&view, view.state, kept_as.as_ref()));
+        }
+        let detail = format!("retry delivery {id} of event {event} to {endpoint}");
+        let deed = Deed::new(actor, "delivery", None, detail).because(wanted.reason.as_ref());
+        let act = async {
+            let revived = asked("retry the delivery", self.queue().revive(&[id])).await?;
+            let was = revived.into_iter().next().flatten();
+            let was = was.ok_or_else(|| Problem::no_such_delivery(id))?;
+            if was == TaskState::Waiting {
+                asked("retry the delivery now", self.queue().hasten(&[id])).await?;
+            }
+            Ok(told(&view, was, kept_as.as_ref()))
+        };
+        self.desk().audited(deed, act, in_words).await
+    }
+}
+
+fn told(view: &TaskView, was: TaskState, endpoint: Option<&Endpoint>) -> Retried {
+    let left = match was {
+        TaskState::Waiting | TaskState::Dead | TaskState::Held => None,
+        TaskState::Running => Some("an attempt is under way; wait until it ends"),
+        TaskState::Done => Some("it is delivered: the endpoint has it"),
+    };
+    let waits = match endpoint {
+        None => Some("its endpoint was deleted, so it will end dead again"),
+        Some(endpoint) if endpoint.discards(view.enqueued_at) => Some(
+            "what waited for its endpoint was discarded, so it will end dead again; set discard_before to null first",
+        ),
+        Some(endpoint) => match &endpoint.standing {
+            Standing::Active => None,
+            Standing::Paused => Some("its endpoint is paused, so it waits until that is resumed"),
+            Standing::Disabled { .. } => Some("its endpoint is disabled, so it waits until that is resumed"),
+        },
+    };
+    Retried {
+        id: view.id.to_string(),
+        retried: left.is_none(),
+        was: was.into(),
+        why: left.or(waits).map(str::to_owned),
+    }
+}
+
+fn in_words(retried: &Retried) -> String {
+    match &retried.why {
+        None => "its next attempt is due now".to_owned(),
+        Some(why) if retried.retried => format!("its next attempt is due now, and {why}"),
+        Some(why) => format!("left as it is: {why}"),
+    }
+}
