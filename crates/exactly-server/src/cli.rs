@@ -10,7 +10,10 @@ use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
-use crate::{call, calls, check_config, conformance, doctor, jobs, migrate, schedules, serve};
+use crate::{
+    call, calls, check_config, conformance, deliveries, doctor, endpoints, events, jobs, listen, migrate, schedules,
+    serve,
+};
 
 /// Exactly-once effects in an at-least-once world.
 ///
@@ -37,6 +40,14 @@ enum Command {
     Schedules(schedules::Args),
     /// List, show, enqueue and requeue jobs; pause and cap lanes.
     Jobs(Box<jobs::Args>),
+    /// Publish, list and show events.
+    Events(Box<events::Args>),
+    /// List, create, change, pause, rotate, test and delete endpoints.
+    Endpoints(Box<endpoints::Args>),
+    /// List, show and retry deliveries of events.
+    Deliveries(Box<deliveries::Args>),
+    /// Receive events on this machine: verify and print them.
+    Listen(listen::Args),
     /// Look for what is wrong with a store, a server or a configuration.
     Doctor(doctor::Args),
     /// Bring a store's schema up to date, or print the SQL that does.
@@ -83,6 +94,10 @@ impl Command {
             Self::Calls(args) => block_on(args.run()),
             Self::Schedules(args) => block_on(args.run()),
             Self::Jobs(args) => block_on(args.run()),
+            Self::Events(args) => block_on(args.run()),
+            Self::Endpoints(args) => block_on(args.run()),
+            Self::Deliveries(args) => block_on(args.run()),
+            Self::Listen(args) => block_on(args.run()),
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),
             Self::CheckConfig(args) => args.run(),

@@ -82,6 +82,11 @@ impl Client {
         self.ask(Method::PUT, path, Some(body.into())).await
     }
 
+    pub(crate) async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Refused> {
+        let body = serde_json::to_vec(body).map_err(Refused::failed)?;
+        self.ask(Method::PATCH, path, Some(body.into())).await
+    }
+
     /// A POST that says everything by its address.
     pub(crate) async fn post_query<T: DeserializeOwned>(
         &self,

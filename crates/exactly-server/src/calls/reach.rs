@@ -7,17 +7,21 @@ use exactly::CallId;
 use super::{Client, Refused, Secret};
 use crate::admin::ask::{FreeQuery, ListQuery, Purge, Resolve, ShowQuery, TrailQuery};
 use crate::admin::desk::Desk;
+use crate::admin::events::desk::EventDesk;
 use crate::admin::input::Actor;
 use crate::admin::jobs::desk::JobDesk;
 use crate::admin::settle;
 use crate::admin::wire::{CallDetail, CallPage, Purged, Settled, Trail};
 use crate::config::{ADMIN_DEFAULT, Config};
+use crate::events::reach::EventReach;
 use crate::jobs::reach::JobReach;
 use crate::store::{Accept, StoreArgs};
 use crate::work::Nudge;
 
 /// Why a store has no jobs.
 const JOBS_NEED: &str = "it keeps no jobs, which need a SQLite or PostgreSQL store";
+
+const EVENTS_NEED: &str = "it keeps no events, which need a SQLite or PostgreSQL store";
 
 /// How to get at the calls: through a server, or straight on the store.
 #[derive(Debug, clap::Args)]
@@ -94,6 +98,26 @@ impl ReachArgs {
                 Ok(JobReach::Store(Box::new(desk), actor))
             }
             _ => self.client(actor).map(|client| JobReach::Api(Box::new(client))),
+        }
+    }
+
+    /// The same for events.
+    pub(crate) async fn open_events(&self) -> Result<EventReach, Refused> {
+        let actor = self.actor()?;
+        match (&self.admin, &self.store.store) {
+            (None, Some(url)) => {
+                let (config, accept) = self.configured()?;
+                let (store, queue) = Box::pin(url.open_existing_with_tasks(&accept))
+                    .await
+                    .map_err(Refused::failed)?;
+                let queue = queue.ok_or_else(|| Refused::Failed(format!("{url}: {EVENTS_NEED}")))?;
+                let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
+                // What the server may dial is known only if its settings are.
+                let dialled = self.config.is_some().then_some(config.events.destinations);
+                let desk = EventDesk::new(queue, Desk::new(store, settle), config.events.source, dialled);
+                Ok(EventReach::Store(Box::new(desk), actor))
+            }
+            _ => self.client(actor).map(|client| EventReach::Api(Box::new(client))),
         }
     }
 

@@ -242,7 +242,7 @@ impl Which {
 impl Enqueue {
     async fn run(self, reach: &JobReach, json: bool) -> Result<(), Refused> {
         let jobs = match &self.file {
-            Some(path) => lines(path)?,
+            Some(path) => json_lines(path, "job")?,
             None => vec![self.job()?],
         };
         let mut total = EnqueuedRows {
@@ -346,8 +346,8 @@ async fn change_lane(reach: &JobReach, json: bool, lane: String, change: LaneCha
     print(json, &reach.change_lane(lane, &change).await?, show::lane)
 }
 
-/// One JSON text per line that is not empty.
-fn lines(path: &Path) -> Result<Vec<Box<RawValue>>, Refused> {
+/// One JSON text per line that is not empty; `what` it is of.
+pub(crate) fn json_lines(path: &Path, what: &str) -> Result<Vec<Box<RawValue>>, Refused> {
     let text = read_text(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let jobs = lines.map(|(number, line)| {
@@ -358,7 +358,7 @@ fn lines(path: &Path) -> Result<Vec<Box<RawValue>>, Refused> {
     });
     let jobs: Vec<_> = jobs.collect::<Result<_, _>>()?;
     if jobs.is_empty() {
-        return Err(Refused::Usage(format!("{}: there is no job in it", path.display())));
+        return Err(Refused::Usage(format!("{}: there is no {what} in it", path.display())));
     }
     Ok(jobs)
 }

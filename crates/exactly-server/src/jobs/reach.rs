@@ -126,7 +126,7 @@ fn schedule(name: &str, below: &str) -> String {
 }
 
 /// A name as one part of a path.
-fn segment(name: &str) -> String {
+pub(crate) fn segment(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

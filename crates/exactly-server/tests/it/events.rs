@@ -2,8 +2,10 @@
 
 mod endpoints;
 mod input;
+mod listen;
 mod retries;
 mod sent;
+mod terminal;
 
 use exactly::clock::{Clock as _, WallClock};
 use exactly::webhook::{Rejected, Verified, Verifier};
