@@ -14,15 +14,15 @@ use crate::admin::jobs::wire::JobState;
 pub(crate) struct DeliveriesQuery {
     /// Only those to this endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[param(value_type = FilterText, required = false, inline)]
+    #[param(value_type = String, required = false, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub(crate) endpoint: Option<FilterText>,
     /// Only those of this event.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[param(value_type = FilterText, required = false, inline)]
+    #[param(value_type = String, required = false, pattern = "^[!-\\-/-~]{1,128}$")]
     pub(crate) event: Option<FilterText>,
     /// Only those of events of this type; `invoice.*` for all below a word.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    #[param(value_type = FilterText, required = false, inline)]
+    #[param(value_type = String, required = false, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*(\\.\\*)?$", max_length = 128)]
     pub(crate) event_type: Option<FilterText>,
     /// Only those in this state: `done` ones were delivered.
     #[serde(skip_serializing_if = "Option::is_none")]

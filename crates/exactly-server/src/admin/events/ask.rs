@@ -21,7 +21,7 @@ pub(crate) const EVENTS_MAX: usize = 1000;
 pub(crate) struct EventsQuery {
     /// Only those of this type; `invoice.*` for all below a word.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    #[param(value_type = FilterText, required = false, inline)]
+    #[param(value_type = String, required = false, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*(\\.\\*)?$", max_length = 128)]
     pub(crate) event_type: Option<FilterText>,
     /// Only those in this state: `done` once it is known who gets them.
     #[serde(skip_serializing_if = "Option::is_none")]
