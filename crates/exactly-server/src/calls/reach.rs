@@ -1,6 +1,7 @@
 //! The two ways to the desk.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use exactly::CallId;
 
@@ -15,7 +16,7 @@ use crate::admin::wire::{CallDetail, CallPage, Purged, Settled, Trail};
 use crate::config::{ADMIN_DEFAULT, Config};
 use crate::events::reach::EventReach;
 use crate::jobs::reach::JobReach;
-use crate::store::{Accept, StoreArgs};
+use crate::store::{Accept, Backend, Ledger, StoreArgs, StoreUrl};
 use crate::work::Nudge;
 
 /// Why a store has no jobs.
@@ -87,14 +88,9 @@ impl ReachArgs {
         let actor = self.actor()?;
         match (&self.admin, &self.store.store) {
             (None, Some(url)) => {
-                let (config, accept) = self.configured()?;
-                let (store, queue) = Box::pin(url.open_existing_with_tasks(&accept))
-                    .await
-                    .map_err(Refused::failed)?;
-                let queue = queue.ok_or_else(|| Refused::Failed(format!("{url}: {JOBS_NEED}")))?;
-                let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
+                let (desk, queue, _) = self.open_tasks(url, JOBS_NEED).await?;
                 // Nobody here fires schedules: servers find what was changed by themselves.
-                let desk = JobDesk::new(queue, Desk::new(store, settle), Nudge::default());
+                let desk = JobDesk::new(queue, desk, Nudge::default());
                 Ok(JobReach::Store(Box::new(desk), actor))
             }
             _ => self.client(actor).map(|client| JobReach::Api(Box::new(client))),
@@ -106,19 +102,29 @@ impl ReachArgs {
         let actor = self.actor()?;
         match (&self.admin, &self.store.store) {
             (None, Some(url)) => {
-                let (config, accept) = self.configured()?;
-                let (store, queue) = Box::pin(url.open_existing_with_tasks(&accept))
-                    .await
-                    .map_err(Refused::failed)?;
-                let queue = queue.ok_or_else(|| Refused::Failed(format!("{url}: {EVENTS_NEED}")))?;
-                let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
+                let (desk, queue, config) = self.open_tasks(url, EVENTS_NEED).await?;
                 // What the server may dial is known only if its settings are.
                 let dialled = self.config.is_some().then_some(config.events.destinations);
-                let desk = EventDesk::new(queue, Desk::new(store, settle), config.events.source, dialled);
+                let desk = EventDesk::new(queue, desk, config.events.source, dialled);
                 Ok(EventReach::Store(Box::new(desk), actor))
             }
             _ => self.client(actor).map(|client| EventReach::Api(Box::new(client))),
         }
+    }
+
+    async fn open_tasks(&self, url: &StoreUrl, need: &str) -> Result<(Desk, Arc<dyn Ledger>, Config), Refused> {
+        let none = || Refused::Failed(format!("{url}: {need}"));
+        // Not opened only to be closed again, which its listener would take for a lost connection and say so.
+        if matches!(url.backend(), Ok(Backend::Redis)) {
+            return Err(none());
+        }
+        let (config, accept) = self.configured()?;
+        let (store, queue) = Box::pin(url.open_existing_with_tasks(&accept))
+            .await
+            .map_err(Refused::failed)?;
+        let queue = queue.ok_or_else(none)?;
+        let settle = settle::by_config(&store, &config).map_err(Refused::failed)?;
+        Ok((Desk::new(store, settle), queue, config))
     }
 
     fn actor(&self) -> Result<Actor, Refused> {
