@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{News, QUICK};
+use super::{News, OFTEN, quick};
 use crate::jobs::{Backend, api, post};
 use crate::server::Server;
 use crate::servers;
@@ -125,7 +125,7 @@ async fn what_is_wrong_with_an_endpoint_is_named_and_nothing_of_its_secret() {
 #[tokio::test]
 async fn an_address_that_is_not_allowed_is_refused_where_it_is_named_and_where_it_is_dialled() {
     let receiver = Upstream::counting().await;
-    let settings = QUICK.replace("allow = [\"127.0.0.1\"]\n", "");
+    let settings = quick(OFTEN).replace("allow = [\"127.0.0.1\"]\n", "");
     let news = News::with(Backend::Sqlite, receiver, &settings).await;
     let (status, problem) = news.post("/v1/endpoints", json!({"url": news.url("/hook")})).await;
     assert_eq!((status, &problem["field"]), (422, &json!("url")));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{News, QUICK, verified};
+use super::{News, OFTEN, quick, verified};
 use crate::binary::{Ran, exactly};
 use crate::jobs::Backend;
 use crate::server::TOKEN;
@@ -40,7 +40,7 @@ async fn news(status: &Arc<AtomicU16>, settings: &str) -> News {
 
 #[tokio::test]
 async fn events_are_published_and_shown_both_ways() {
-    let news = news(&Arc::new(AtomicU16::new(200)), QUICK).await;
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     for (number, way) in ways(&news).iter().enumerate() {
         let (endpoint, event) = (format!("books-{number}"), format!("inv-{number}"));
         let url = news.url(&format!("/{endpoint}"));
@@ -112,7 +112,7 @@ async fn events_are_published_and_shown_both_ways() {
 
 #[tokio::test]
 async fn what_is_told_wrongly_about_events_is_refused_both_ways() {
-    let news = news(&Arc::new(AtomicU16::new(200)), QUICK).await;
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     for way in &ways(&news) {
         run(way, &["events", "publish", "--type", "a"]).refused(2, "--data");
         run(way, &["events", "publish", "--type", "a", "--data", "{"]).refused(2, "--data is not JSON");
@@ -124,7 +124,7 @@ async fn what_is_told_wrongly_about_events_is_refused_both_ways() {
 
 #[tokio::test]
 async fn a_file_of_events_is_published_line_by_line() {
-    let news = news(&Arc::new(AtomicU16::new(200)), QUICK).await;
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     let file = news.server.file("events.ndjson");
     let lines = [
         json!({"id": "a", "type": "invoice.paid", "data": 1}).to_string(),
@@ -147,7 +147,7 @@ async fn a_file_of_events_is_published_line_by_line() {
 
 #[tokio::test]
 async fn endpoints_are_created_and_changed_both_ways() {
-    let news = news(&Arc::new(AtomicU16::new(200)), QUICK).await;
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     for (number, way) in ways(&news).iter().enumerate() {
         let id = format!("books-{number}");
         let url = news.url(&format!("/{id}"));
@@ -203,7 +203,7 @@ async fn endpoints_are_created_and_changed_both_ways() {
 
 #[tokio::test]
 async fn endpoints_are_paused_tested_and_deleted_both_ways() {
-    let news = news(&Arc::new(AtomicU16::new(200)), QUICK).await;
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     for (number, way) in ways(&news).iter().enumerate() {
         let id = format!("books-{number}");
         news.endpoint(&id, json!({})).await;
@@ -239,7 +239,7 @@ async fn endpoints_are_paused_tested_and_deleted_both_ways() {
 
 #[tokio::test]
 async fn secrets_are_replaced_both_ways() {
-    let news = news(&Arc::new(AtomicU16::new(200)), QUICK).await;
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     for (number, way) in ways(&news).iter().enumerate() {
         let id = format!("books-{number}");
         news.endpoint(&id, json!({})).await;
@@ -262,7 +262,7 @@ async fn secrets_are_replaced_both_ways() {
 #[tokio::test]
 async fn deliveries_are_shown_and_retried_both_ways() {
     let status = Arc::new(AtomicU16::new(503));
-    let settings = QUICK.replace("[\"0s\", \"50ms\", \"100ms\", \"30s\"]", "[\"0s\"]");
+    let settings = quick(r#""0s""#);
     let news = news(&status, &settings).await;
     news.endpoint("books", json!({})).await;
     for (number, way) in ways(&news).iter().enumerate() {
