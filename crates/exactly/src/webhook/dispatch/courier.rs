@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::breaker::{Breaker, Parking};
 use super::endpoints::MEND_KIND;
 use super::fan_out::FanOut;
+use super::health::Notes;
 use super::letter::Letter;
 use super::pace::Pace;
 use super::replaying::Replaying;
@@ -90,6 +91,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Dispatcher<Q> {
             spread: Spread::new(),
         };
         let mend = Mend(endpoints.clone());
+        let notes = Notes::new(Arc::clone(&self.queue));
         let courier = Courier {
             queue: self.queue,
             endpoints,
@@ -97,6 +99,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Dispatcher<Q> {
             sender: self.sender,
             course: self.course,
             breaker: Breaker::new(self.parking),
+            notes,
             pace: Pace::default(),
         };
         worker
@@ -117,6 +120,7 @@ struct Courier<Q: ?Sized> {
     sender: Sender,
     course: Course,
     breaker: Breaker,
+    notes: Notes<Q>,
     pace: Pace,
 }
 
@@ -206,7 +210,7 @@ impl<Q: Registry + ?Sized> Courier<Q> {
         };
         let began = Instant::now();
         let exchange = self.sender.send(letter.parcel(task)).await;
-        self.concluded(task, endpoint, &exchange, began).await
+        self.concluded(task, (event, endpoint), &exchange, began).await
     }
 
     /// The endpoint gets nothing for now, and its lane is open nonetheless: somebody was stopped between changing the one and
@@ -222,7 +226,13 @@ impl<Q: Registry + ?Sized> Courier<Q> {
         }
     }
 
-    async fn concluded(&self, task: &Leased, endpoint: &Endpoint, exchange: &Exchange, began: Instant) -> Ran {
+    async fn concluded(
+        &self,
+        task: &Leased,
+        (event, endpoint): (&EventId, &Endpoint),
+        exchange: &Exchange,
+        began: Instant,
+    ) -> Ran {
         let verdict = verdict(exchange, &self.course, task.failures, self.since(task));
         let result = if verdict == Verdict::Delivered {
             "delivered"
@@ -233,13 +243,19 @@ impl<Q: Registry + ?Sized> Courier<Q> {
         let end = match verdict {
             Verdict::Delivered => {
                 self.breaker.worked(&endpoint.id);
+                self.notes.worked(&endpoint.id).await;
                 return Ran::End(End::Done(told(exchange)));
             }
             Verdict::Gone => return self.gone(task, endpoint).await,
             Verdict::Retry { after, failure } => End::Retry { after, failure },
             Verdict::Dead(failure) => End::Bury(failure),
         };
-        self.park_if_due(&endpoint.id, began).await;
+        let parked_for = self.park_if_due(&endpoint.id, began).await;
+        if let Some(failure) = end.failure() {
+            let status = exchange.answer.as_ref().ok().map(|answer| answer.status.as_u16());
+            let failed = (status, failure);
+            self.notes.failed(&endpoint.id, event, failed, parked_for).await;
+        }
         Ran::End(end)
     }
 
@@ -290,16 +306,16 @@ impl<Q: Registry + ?Sized> Courier<Q> {
         self.course.offsets().get(place).copied().unwrap_or(since)
     }
 
-    /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others.
-    async fn park_if_due(&self, endpoint: &EndpointId, began: Instant) {
-        let Some(parked_for) = self.breaker.failed(endpoint, began, Instant::now()) else {
-            return;
-        };
+    /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others. Tells for
+    /// how long, if it does.
+    async fn park_if_due(&self, endpoint: &EndpointId, began: Instant) -> Option<Duration> {
+        let parked_for = self.breaker.failed(endpoint, began, Instant::now())?;
         if let Err(error) = self.park(endpoint, parked_for).await {
             tracing::warn!(%endpoint, %error, "an endpoint that fails could not be parked");
-        } else {
-            tracing::warn!(%endpoint, ?parked_for, "endpoint parked, because it fails all the time");
+            return None;
         }
+        tracing::warn!(%endpoint, ?parked_for, "endpoint parked, because it fails all the time");
+        Some(parked_for)
     }
 
     async fn park(&self, endpoint: &EndpointId, parked_for: Duration) -> Result<(), EndpointError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{Endpoint, EndpointId, InvalidEndpoint, Standing};
+use super::{Endpoint, EndpointId, InvalidEndpoint, Standing, health};
 use crate::queue::{Card, InspectQueue, Registry, Revision, Task};
 use crate::webhook::Signer;
 use crate::webhook::delivery::{CustomHeaders, Target};
@@ -44,7 +44,7 @@ impl<Q: ?Sized> Endpoints<Q> {
         Self(queue)
     }
 
-    pub(super) fn queue(&self) -> &Q {
+    pub(super) fn queue(&self) -> &Arc<Q> {
         &self.0
     }
 }
@@ -140,6 +140,10 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
             let card = card.ok_or_else(|| EndpointError::Gone(id.clone()))?;
             self.mend_later(id, MEND_AFTER).await?;
             if self.0.erase_card(&name(id), card.revision).await? == Fenced::Applied {
+                // Another one of this id starts anew.
+                if let Some(note) = self.0.read_card(&health::name(id)).await? {
+                    let _ = self.0.erase_card(&note.name, note.revision).await?;
+                }
                 return self.mend_lane(id).await;
             }
         }

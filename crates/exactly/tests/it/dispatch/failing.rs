@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use exactly::clock::{Clock as _, WallClock};
 use exactly::queue::{FailureKind, InspectQueue as _, TaskState};
-use exactly::webhook::{Parking, Standing};
+use exactly::webhook::{EndpointHealth, Parking, Standing};
 use tokio::time::sleep;
 
 use super::{A_WHILE, Post, Receiver, endpoint, id};
@@ -151,4 +152,60 @@ async fn an_endpoint_that_nobody_listens_at_is_tried_again() {
     post.publish("evt_1", "a.b").await;
     let dead = post.becomes("evt_1", "a", TaskState::Dead).await;
     assert!(dead.failures >= 2, "{dead:?}");
+}
+
+/// What people see of an endpoint: what waits for it, since when it does well or does not, and until when it is left alone.
+#[tokio::test]
+async fn an_endpoints_health_tells_how_it_is_doing() {
+    let post = Post::with_parking(Parking {
+        failures: 3,
+        first: Duration::from_mins(1),
+        most: Duration::from_mins(1),
+    });
+    let receiver = Receiver::start().await;
+    post.add("a", &receiver).await;
+    assert_eq!(
+        post.endpoints.health(&id("a")).await.unwrap(),
+        EndpointHealth::default()
+    );
+    let before = WallClock.now().as_millis();
+    post.publish("evt_1", "a.b").await;
+    post.becomes("evt_1", "a", TaskState::Done).await;
+    let well = post.endpoints.health(&id("a")).await.unwrap();
+    assert!(well.last_success_ms.is_some_and(|at| at >= before), "{well:?}");
+    assert_eq!((well.waiting, well.dead, &well.last_failures[..]), (0, 0, &[][..]));
+
+    receiver.always(503);
+    post.publish("evt_2", "a.b").await;
+    let parked = async {
+        loop {
+            let health = post.endpoints.health(&id("a")).await.unwrap();
+            if health.parked_until_ms.is_some() && health.running == 0 {
+                break health;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ill = tokio::time::timeout(super::SOON, parked).await.unwrap();
+    assert!(ill.parked_until_ms.unwrap() > before + 30_000, "{ill:?}");
+    assert_eq!((ill.waiting, ill.dead, ill.last_failures.len()), (1, 0, 3), "{ill:?}");
+    for failure in &ill.last_failures {
+        assert_eq!((failure.event.as_str(), failure.status), ("evt_2", Some(503)));
+        assert!(failure.why.contains("received and noted"), "{failure:?}");
+    }
+    assert!(ill.last_failures.is_sorted_by(|one, next| one.at_ms >= next.at_ms));
+
+    // Whoever resumes it ends its rest, and a success is told at once.
+    receiver.always(200);
+    post.endpoints.resume(&id("a")).await.unwrap();
+    assert_eq!(post.endpoints.health(&id("a")).await.unwrap().parked_until_ms, None);
+    post.becomes("evt_2", "a", TaskState::Done).await;
+    let again = post.endpoints.health(&id("a")).await.unwrap();
+    assert!(again.last_success_ms > well.last_success_ms, "{again:?}");
+    assert_eq!((again.waiting, again.last_failures.len()), (0, 3));
+    post.endpoints.remove(&id("a")).await.unwrap();
+    assert_eq!(
+        post.endpoints.health(&id("a")).await.unwrap(),
+        EndpointHealth::default()
+    );
 }
