@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use exactly::queue::{Ask, End, Failure, FailureKind, InspectQueue, Registry, Settlement, Task, TaskState, WorkerId};
+use exactly::queue::{Ask, End, Failure, FailureKind, InspectQueue, Registry, Settlement, Task, WorkerId};
 use exactly::webhook::delivery::{Destinations, Sender};
 use exactly::webhook::{
     DELIVERY_KIND, Dispatcher, Endpoint, EndpointId, Endpoints, Replay, ReplayId, ReplayState, ReplayView, Replays,
@@ -198,9 +198,13 @@ async fn a_replay_comes_by_everything_once<H: QueueHarness<Queue: Registry>>() {
     assert_eq!(times("done_"), vec![1; EACH]);
     // Those that a worker had begun when it was stopped are the only ones that may come once more.
     assert!(times("dead_").iter().all(|times| *times >= 2), "{arrived:?}");
-    let dead = queue.depths().await.unwrap();
-    let of_b = dead.iter().find(|depth| depth.lane == id("b").lane()).unwrap();
-    assert_eq!((of_b.state, of_b.tasks), (TaskState::Dead, each));
+    let endpoints = Endpoints::new(Arc::clone(&queue));
+    let (a, b) = (endpoints.health(&id("a")).await, endpoints.health(&id("b")).await);
+    assert!(a.as_ref().unwrap().last_success_ms.is_some(), "{a:?}");
+    assert_eq!(
+        b.map(|b| (b.waiting, b.dead, b.last_success_ms)).unwrap(),
+        (0, each, None)
+    );
 }
 
 #[cfg(feature = "postgres")]

@@ -215,7 +215,12 @@ impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
             tally.sent_again += count(&send);
             return Ok(());
         }
-        for was in self.queue.revive(&revive).await? {
+        let revived = if revive.is_empty() {
+            Vec::new()
+        } else {
+            self.queue.revive(&revive).await?
+        };
+        for was in revived {
             match was {
                 Some(TaskState::Dead | TaskState::Held) => tally.revived += 1,
                 Some(_) => tally.left_alone += 1,
