@@ -44,7 +44,7 @@
 mod appetite;
 pub(crate) mod attempt;
 mod backoff;
-mod books;
+pub(crate) mod books;
 mod builder;
 mod calls;
 mod hand;

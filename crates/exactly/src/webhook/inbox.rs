@@ -50,7 +50,9 @@ use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::job::{JobError, Terms, roll_back};
 use crate::queue::{End, Enqueued, Failure, FailureKind, Found, Task, TaskState, TransactionalQueue};
+use crate::worker::Buried;
 use crate::worker::attempt::contained;
+use crate::worker::books::{OnBuried, alert};
 use crate::{Hex, StoreError, StoreErrorKind, digest, telemetry};
 
 /// A function of a transaction at work on an event.
@@ -92,6 +94,7 @@ struct Parts<Q: TransactionalQueue> {
     clock: Arc<dyn Clock>,
     apply: Box<Apply<Q::Tx>>,
     order: Option<Box<Order>>,
+    on_buried: Option<OnBuried>,
     time_limit: Duration,
     terms: Terms,
 }
@@ -232,6 +235,15 @@ impl<Q: TransactionalQueue> Inbox<Q> {
         if let End::Bury(failure) = end {
             telemetry::job_buried(task.kind(), failure.kind);
             tracing::error!(task = %task.id(), kind = task.kind(), key, failure = kind, why, "event buried");
+            if let Some(on_buried) = &self.0.on_buried {
+                let buried = Buried {
+                    id: task.id(),
+                    kind: task.kind().into(),
+                    key: task.key().into(),
+                    failure: failure.clone(),
+                };
+                alert(on_buried, &buried);
+            }
         } else {
             tracing::warn!(task = %task.id(), kind = task.kind(), key, failure = kind, why, "event not applied");
         }

@@ -10,8 +10,8 @@ use super::{Buried, attempt, log};
 use crate::queue::{End, Failure, Leased, Rescued, TaskState};
 use crate::{Fenced, telemetry};
 
-/// What a worker's alert hook is.
-pub(super) type OnBuried = Box<dyn Fn(&Buried) + Send + Sync>;
+/// What an alert hook is.
+pub(crate) type OnBuried = Box<dyn Fn(&Buried) + Send + Sync>;
 
 /// Metrics, logs and alerts, all of what the queue has confirmed.
 pub(super) struct Books {
@@ -76,12 +76,17 @@ impl Books {
 
     fn buried(&self, buried: &Buried) {
         telemetry::job_buried(self.kinds.label(&buried.kind), buried.failure.kind);
-        let Some(on_buried) = &self.on_buried else { return };
-        // An alert that cannot be raised must not end the worker.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| on_buried(buried))) {
-            let panic = attempt::message(&*panic);
-            tracing::error!(task = %buried.id, panic, "the callback for buried tasks panicked");
+        if let Some(on_buried) = &self.on_buried {
+            alert(on_buried, buried);
         }
+    }
+}
+
+/// Tells somebody. An alert that cannot be raised must not end whoever raises it.
+pub(crate) fn alert(on_buried: &OnBuried, buried: &Buried) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| on_buried(buried))) {
+        let panic = attempt::message(&*panic);
+        tracing::error!(task = %buried.id, panic, "the callback for buried tasks panicked");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Handlers that fail.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -94,7 +94,16 @@ async fn what_goes_on_failing_ends_in_the_dead_letter<H: TransactionalQueueHarne
 
 /// It is there for people, with the reason, and is not run again meanwhile.
 async fn what_cannot_work_is_parked_at_once<H: TransactionalQueueHarness>() {
-    let office = Office::<H>::new().await;
+    let alerts: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&alerts);
+    let office = Office::<H>::with(Arc::new(H::fresh().await), |inbox| {
+        inbox.on_buried(move |buried| {
+            let told = told.lock();
+            told.unwrap()
+                .push(format!("{} {} {}", buried.kind, buried.key, buried.failure.kind));
+        })
+    })
+    .await;
     for (does, state, kind) in [
         (Does::FailsForGood, TaskState::Dead, FailureKind::Logic),
         (Does::Panics, TaskState::Dead, FailureKind::Panicked),
@@ -111,6 +120,14 @@ async fn what_cannot_work_is_parked_at_once<H: TransactionalQueueHarness>() {
         assert_eq!(office.effects(&id).await, 0);
     }
     assert_eq!(office.runs(), 3);
+    // Once each, and nobody is alerted of what is held.
+    assert_eq!(
+        *alerts.lock().unwrap(),
+        [
+            "exactly.inbox/payments evt_logic logic",
+            "exactly.inbox/payments evt_panicked panicked"
+        ]
+    );
 }
 
 /// The sender would give up, and the transaction would stay open.

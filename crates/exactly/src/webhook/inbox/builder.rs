@@ -10,6 +10,8 @@ use crate::clock::{Clock, WallClock};
 use crate::job::Terms;
 use crate::queue::{Task, TransactionalQueue};
 use crate::webhook::Verifier;
+use crate::worker::Buried;
+use crate::worker::books::OnBuried;
 
 /// The kind of tasks that events are, up to their source.
 const KIND: &str = "exactly.inbox/";
@@ -32,6 +34,7 @@ pub struct InboxBuilder<Q: TransactionalQueue> {
     verifier: Option<Verifier>,
     apply: Option<Box<Apply<Q::Tx>>>,
     order: Option<Box<Order>>,
+    on_buried: Option<OnBuried>,
     clock: Arc<dyn Clock>,
     time_limit: Duration,
 }
@@ -44,6 +47,7 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
             verifier: None,
             apply: None,
             order: None,
+            on_buried: None,
             clock: Arc::new(WallClock),
             time_limit: TIME_LIMIT_DEFAULT,
         }
@@ -77,6 +81,13 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
         self
     }
 
+    /// Calls this for each event that fails for good while its sender waits: to alert somebody. It must not block. What a worker
+    /// buries later is told by [the worker](crate::worker::Builder::on_buried).
+    pub fn on_buried(mut self, callback: impl Fn(&Buried) + Send + Sync + 'static) -> Self {
+        self.on_buried = Some(Box::new(callback));
+        self
+    }
+
     /// How long the handler may take while the sender waits: 8 seconds unless told otherwise. What takes longer is deferred to
     /// a worker, which gives it 5 minutes.
     pub fn time_limit(mut self, limit: Duration) -> Self {
@@ -105,6 +116,7 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
             clock: self.clock,
             apply,
             order: self.order,
+            on_buried: self.on_buried,
             time_limit: self.time_limit,
             terms: Terms::default(),
         })))
