@@ -20,6 +20,8 @@ use crate::versus::Ratio;
 
 const DATABASE: &str = "bench_flow";
 
+/// Events before anything counts.
+const WARM_UP: u64 = 50;
 const SAMPLES: u64 = 500;
 const PAUSE_MS: std::ops::Range<u64> = 20..80;
 const ARRIVES_WITHIN: Duration = Duration::from_mins(1);
@@ -48,20 +50,26 @@ struct Flow {
 }
 
 impl Flow {
-    async fn start(server: &Database) -> Result<Self> {
+    /// With so many endpoints that are there before the dispatcher starts, and get a few events before anything counts: a lane
+    /// that is new to a worker may take it a second to see.
+    async fn start(server: &Database, name: &str, places: u64) -> Result<Self> {
         let database = server.fresh_database(DATABASE).await?;
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS);
         let queue = Arc::new(PgQueue::builder(pool.connect(&database.url).await?).start().await?);
+        let watch = Watch::start().await?;
+        add_endpoints(&queue, watch.address, name, places).await?;
         let mut worker = Worker::start(&serving(), &database.url, 0).await?;
         // It has nothing to say.
         let _ = worker.begin().await?;
-        Ok(Self {
+        let mut flow = Self {
             database,
             outbox: Outbox::new(Arc::clone(&queue), SOURCE)?,
             queue,
             worker,
-            watch: Watch::start().await?,
-        })
+            watch,
+        };
+        flow.latencies(name, places, WARM_UP, || EVENT_EVERY).await?;
+        Ok(flow)
     }
 
     async fn end(self, server: &Database) -> Result<()> {
@@ -127,8 +135,7 @@ fn told(took: &[f64]) -> String {
 
 /// From before an event is published until it is received, when nothing else happens.
 pub(super) async fn latency(server: &Database, share: u64) -> Result<Finding> {
-    let mut flow = Flow::start(server).await?;
-    add_endpoints(&flow.queue, flow.watch.address, "alone", 1).await?;
+    let mut flow = Flow::start(server, "alone", 1).await?;
     let pause = || Duration::from_millis(fastrand::u64(PAUSE_MS));
     let took = flow.latencies("alone", 1, SAMPLES / share, pause).await?;
     flow.end(server).await?;
@@ -147,12 +154,10 @@ pub(super) async fn latency(server: &Database, share: u64) -> Result<Finding> {
 /// Many healthy endpoints beside one that accepts and never answers.
 pub(super) async fn isolation(server: &Database, share: u64) -> Result<Finding> {
     let silent = Silent::start().await?;
-    let mut flow = Flow::start(server).await?;
-    add_endpoints(&flow.queue, flow.watch.address, "healthy", HEALTHY).await?;
+    let mut flow = Flow::start(server, "healthy", HEALTHY).await?;
     let events = EVENTS / share;
-    let _warm_up = flow.latencies("healthy", HEALTHY, events / 4, || EVENT_EVERY).await?;
     let without = flow.latencies("healthy", HEALTHY, events, || EVENT_EVERY).await?;
-    let made = HEALTHY * (events / 4 + events);
+    let made = HEALTHY * (WARM_UP + events);
     add_endpoints(&flow.queue, silent.address, "hanging", 1).await?;
     publish(&flow.queue, "hanging", HANGING / share).await?;
     flow.until_fanned_out(made + HANGING / share).await?;
@@ -173,13 +178,12 @@ pub(super) async fn isolation(server: &Database, share: u64) -> Result<Finding> 
 
 /// A million deliveries that wait for an endpoint that nobody answers at.
 pub(super) async fn dead_endpoint(server: &Database, share: u64) -> Result<Vec<Finding>> {
-    let mut flow = Flow::start(server).await?;
-    add_endpoints(&flow.queue, flow.watch.address, "alone", 1).await?;
+    let mut flow = Flow::start(server, "alone", 1).await?;
     let pause = || Duration::from_millis(fastrand::u64(PAUSE_MS));
     let without = flow.latencies("alone", 1, SAMPLES / share, pause).await?;
     add_endpoints(&flow.queue, dead().await?, "dead", 1).await?;
     publish(&flow.queue, "dead", 1).await?;
-    flow.until_fanned_out(SAMPLES / share + 1).await?;
+    flow.until_fanned_out(WARM_UP + SAMPLES / share + 1).await?;
     let copied = flow.database.execute(copies(DEAD / share)).await?;
     flow.database.execute("vacuum (analyze)".to_owned()).await?;
     flow.database.settle().await?;

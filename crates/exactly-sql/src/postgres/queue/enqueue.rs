@@ -38,6 +38,9 @@ impl PgQueue {
         conn: &mut PgConnection,
         tasks: &[Task],
     ) -> Result<Vec<Enqueued>, sqlx::Error> {
+        if let [task] = tasks {
+            return Ok(vec![self.enqueue_one(conn, task).await?]);
+        }
         // In the order of ids, so that two who add the same keys never wait for each other.
         let mut order: Vec<usize> = (0..tasks.len()).collect();
         order.sort_by_key(|&n| tasks[n].id());
@@ -67,6 +70,36 @@ impl PgQueue {
             }
         }
         in_order(tasks, answers)
+    }
+
+    async fn enqueue_one(&self, conn: &mut PgConnection, task: &Task) -> Result<Enqueued, sqlx::Error> {
+        for _ in 0..ROUNDS_MAX {
+            if self.insert_one(conn, task).await? {
+                return Ok(Enqueued::New(task.id()));
+            }
+            if let Some(found) = self.find(conn, std::slice::from_ref(task), &[0]).await?.pop() {
+                return Ok(Enqueued::Found(found));
+            }
+        }
+        Err(forgotten(task.id()))
+    }
+
+    /// Whether the key was new.
+    async fn insert_one(&self, conn: &mut PgConnection, task: &Task) -> Result<bool, sqlx::Error> {
+        let inserted = self
+            .sql
+            .insert_one
+            .query()
+            .bind(*task.id().as_uuid())
+            .bind(task.kind())
+            .bind(task.key())
+            .bind(task.lane().as_str())
+            .bind(task.payload().as_ref())
+            .bind(millis_code(task.delay()))
+            .bind(version_code(task.version()))
+            .execute(conn)
+            .await?;
+        Ok(inserted.rows_affected() == 1)
     }
 
     async fn insert(&self, conn: &mut PgConnection, tasks: &[Task], order: &[usize]) -> Result<Vec<Uuid>, sqlx::Error> {
@@ -117,15 +150,17 @@ fn found(row: &PgRow) -> Result<Found, sqlx::Error> {
     })
 }
 
+pub(super) fn forgotten(id: TaskId) -> sqlx::Error {
+    sqlx::Error::Protocol(format!("task {id} was forgotten each time that it was looked at"))
+}
+
 /// A key that comes twice in one call was added by its first task, and found by the others.
 fn in_order(tasks: &[Task], mut answers: HashMap<TaskId, Enqueued>) -> Result<Vec<Enqueued>, sqlx::Error> {
     let mut first: HashMap<TaskId, &Task> = HashMap::with_capacity(tasks.len());
     let mut enqueued = Vec::with_capacity(tasks.len());
     for task in tasks {
         let id = task.id();
-        let answer = answers
-            .get_mut(&id)
-            .ok_or_else(|| sqlx::Error::Protocol(format!("task {id} was forgotten each time that it was looked at")))?;
+        let answer = answers.get_mut(&id).ok_or_else(|| forgotten(id))?;
         let first = *first.entry(id).or_insert(task);
         let mut own = answer.clone();
         match (answer, &mut own) {

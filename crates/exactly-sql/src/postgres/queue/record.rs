@@ -6,7 +6,7 @@ use exactly::queue::{End, Enqueued, Task};
 use sqlx::{PgConnection, Row as _};
 
 use super::PgQueue;
-use super::enqueue::{ROUNDS_MAX, version_code};
+use super::enqueue::{ROUNDS_MAX, forgotten, version_code};
 use super::sql::{NOW, uncounted};
 use crate::postgres::row::millis_code;
 
@@ -30,9 +30,7 @@ impl PgQueue {
                 return Ok(Enqueued::Found(found));
             }
         }
-        let id = task.id();
-        let forgotten = format!("task {id} was forgotten each time that it was looked at");
-        Err(sqlx::Error::Protocol(forgotten))
+        Err(forgotten(task.id()))
     }
 
     pub(super) async fn raise_on(&self, conn: &mut PgConnection, name: &str, number: i64) -> Result<bool, sqlx::Error> {
@@ -42,6 +40,9 @@ impl PgQueue {
 
     /// Whether the key was new.
     async fn record(&self, conn: &mut PgConnection, task: &Task, end: &End) -> Result<bool, sqlx::Error> {
+        if let End::Done(outcome) = end {
+            return self.record_done(conn, task, outcome).await;
+        }
         let wait = match end {
             End::Retry { after, .. } => *after,
             End::Done(_) | End::Bury(_) | End::Hold(_) | End::Release => task.delay(),
@@ -68,6 +69,25 @@ impl PgQueue {
     }
 }
 
+impl PgQueue {
+    async fn record_done(&self, conn: &mut PgConnection, task: &Task, outcome: &[u8]) -> Result<bool, sqlx::Error> {
+        let added = self
+            .sql
+            .record_done
+            .query()
+            .bind(*task.id().as_uuid())
+            .bind(task.kind())
+            .bind(task.key())
+            .bind(task.lane().as_str())
+            .bind(task.payload().as_ref())
+            .bind(version_code(task.version()))
+            .bind(outcome)
+            .fetch_optional(conn)
+            .await?;
+        Ok(added.is_some())
+    }
+}
+
 /// Who raises the same waits here until the other transaction has ended, and is then judged by what that one has left.
 pub(super) fn raise_sql(marks: &str) -> String {
     format!(
@@ -80,7 +100,7 @@ pub(super) fn raise_sql(marks: &str) -> String {
 /// The fence is that of a first lease. How long the session may be silent is set only by who has added the task, and never
 /// to longer than the session allows already.
 pub(super) fn sql(table: &str, attempts: &str) -> String {
-    const SETTING: &str = "idle_in_transaction_session_timeout";
+    let silence = silence();
     let uncounted = uncounted();
     format!(
         "with t as materialized (select {NOW} as now, floor(1000 * extract(epoch from {NOW}))::int8 + 1 as fence),
@@ -100,9 +120,28 @@ pub(super) fn sql(table: &str, attempts: &str) -> String {
              select a.id, t.fence, t.now, t.now, $7, $10, $11 from added a, t
              where $10 is not null
          )
-         select case when exists (select from added)
-             then set_config('{SETTING}', ceil(least({SILENCE_MS_MAX}, 1000 * extract(epoch from
-                      nullif(current_setting('{SETTING}')::interval, interval '0'))))::int8::text, true) is not null
-             else false end"
+         select case when exists (select from added) then {silence} is not null else false end"
+    )
+}
+
+/// The same for one that is done: nothing is noted of the attempt, and nothing comes back if the key is there.
+pub(super) fn done_sql(table: &str) -> String {
+    let silence = silence();
+    format!(
+        "insert into {table} (enqueued_at, started_at, ended_at, fence, version, state, id, kind, key, lane, payload, outcome)
+         select t.now, t.now, t.now, floor(1000 * extract(epoch from t.now))::int8 + 1, $6::int4, 3, $1::uuid, $2::text,
+                $3::text, $4::text, $5::bytea, $7::bytea
+         from (select {NOW} as now) t
+         on conflict (id) do nothing
+         returning {silence}"
+    )
+}
+
+/// Sets how long the session may be silent in this transaction.
+fn silence() -> String {
+    const SETTING: &str = "idle_in_transaction_session_timeout";
+    format!(
+        "set_config('{SETTING}', ceil(least({SILENCE_MS_MAX}, 1000 * extract(epoch from
+             nullif(current_setting('{SETTING}')::interval, interval '0'))))::int8::text, true)"
     )
 }

@@ -34,8 +34,12 @@ pub(super) struct Sql {
     pub(super) schedules: String,
     pub(super) cards: String,
     pub(super) insert: Text,
+    /// The same for one, which is most of what is enqueued in transactions.
+    pub(super) insert_one: Text,
     pub(super) find: Text,
     pub(super) record: Text,
+    /// The same for one that is done.
+    pub(super) record_done: Text,
     pub(super) raise: Text,
     pub(super) lease: Text,
     pub(super) lock_capped: Text,
@@ -68,11 +72,13 @@ impl Sql {
         );
         Self {
             insert: Text::new(insert(&table)),
+            insert_one: Text::new(insert_one(&table)),
             find: Text::new(format!(
                 "select c.id, c.state, c.outcome, c.payload <> w.payload
                  from unnest($1::uuid[], $2::bytea[]) as w (id, payload) join {table} c on c.id = w.id"
             )),
             record: Text::new(record::sql(&table, &attempts)),
+            record_done: Text::new(record::done_sql(&table)),
             raise: Text::new(record::raise_sql(&place.marks())),
             lease: Text::new(lease(&table, &lanes)),
             lock_capped: Text::new(format!(
@@ -150,6 +156,16 @@ fn insert(table: &str) -> String {
              returning id
          )
          select array_agg(id) from added"
+    )
+}
+
+fn insert_one(table: &str) -> String {
+    format!(
+        "insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
+         select t.now + $6::int8 * interval '1 millisecond', t.now, floor(1000 * extract(epoch from t.now))::int8, $7::int4,
+                $1::uuid, $2::text, $3::text, $4::text, $5::bytea
+         from (select {NOW} as now) t
+         on conflict (id) do nothing"
     )
 }
 
