@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::events::{EventCell, EventVictimArguments};
 use crate::failure::{Failure, Result};
 use crate::history::Guarantee;
 use crate::place::StoreKind;
@@ -12,10 +13,10 @@ use crate::work::{WorkCell, WorkVictimArguments};
 /// Kills per store and guarantee, and per queue. With five of the former, the gate's 200 and some to spare.
 const KILLS_DEFAULT: u32 = 45;
 
-/// Kills real servers, schedulers and workers under load and checks that no effect is lost and none happens twice.
+/// Kills real servers, workers, producers and consumers under load and checks that no effect is lost and none happens twice.
 ///
-/// Without arguments: every durable store under every guarantee that it gives, every queue, then the controls, in which
-/// the protection is taken away and which must turn red.
+/// Without arguments: every durable store under every guarantee that it gives, every queue, events from one service to
+/// another, then the controls, in which the protection is taken away and which must turn red.
 #[derive(Debug, Parser)]
 #[command(
     name = "exactly-crash",
@@ -25,9 +26,9 @@ pub struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Only this half
+    /// Only this part
     #[arg(long, value_enum)]
-    pub(crate) only: Option<Half>,
+    pub(crate) only: Option<Part>,
 
     /// Only this store
     #[arg(long, value_enum)]
@@ -64,11 +65,21 @@ pub struct Arguments {
 
 /// What the lab is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Half {
+pub(crate) enum Part {
     /// Requests with keys, and the servers that answer them.
     Calls,
     /// Schedules and jobs, and the processes that run them.
     Work,
+    /// Events, and the processes that publish, send and apply them.
+    Events,
+}
+
+/// What is to be put through rounds.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) calls: Vec<Cell>,
+    pub(crate) work: Vec<WorkCell>,
+    pub(crate) events: Vec<EventCell>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,32 +91,43 @@ pub(crate) enum Command {
     /// The scheduler or worker that is killed
     #[command(hide = true)]
     WorkVictim(WorkVictimArguments),
+
+    /// The producer, dispatcher or consumer that is killed
+    #[command(hide = true)]
+    EventVictim(EventVictimArguments),
 }
 
 impl Arguments {
     /// What was asked for, or why there is no such thing.
-    pub(crate) fn cells(&self) -> Result<(Vec<Cell>, Vec<WorkCell>)> {
+    pub(crate) fn cells(&self) -> Result<Cells> {
+        let is_asked_for = |part| self.only.is_none_or(|only| only == part);
+        let is_on = |store| self.store.is_none_or(|only| only == store);
+        // A guarantee is what calls have.
+        let whatever = self.guarantee.is_none();
         let calls = Cell::all()
-            .filter(|_| self.only != Some(Half::Work))
-            .filter(|cell| self.store.is_none_or(|store| store == cell.store))
+            .filter(|cell| is_asked_for(Part::Calls) && is_on(cell.store))
             .filter(|cell| self.guarantee.is_none_or(|guarantee| guarantee == cell.guarantee));
-        let work = WorkCell::all()
-            // A guarantee is what calls have.
-            .filter(|_| self.only != Some(Half::Calls) && self.guarantee.is_none())
-            .filter(|cell| self.store.is_none_or(|store| store == cell.store));
-        let (calls, work): (Vec<Cell>, Vec<WorkCell>) = (calls.collect(), work.collect());
-        if calls.is_empty() && work.is_empty() {
+        let work = WorkCell::all().filter(|cell| is_asked_for(Part::Work) && whatever && is_on(cell.store));
+        let events = EventCell::all().filter(|cell| is_asked_for(Part::Events) && whatever && is_on(cell.store));
+        let asked = Cells {
+            calls: calls.collect(),
+            work: work.collect(),
+            events: events.collect(),
+        };
+        let stores = asked.calls.iter().map(|cell| cell.store);
+        let stores = stores.chain(asked.work.iter().map(|cell| cell.store));
+        let stores: Vec<_> = stores.chain(asked.events.iter().map(|cell| cell.store)).collect();
+        if stores.is_empty() {
             return Err(Failure::new(
-                "there is no such thing: redis has no transactions and keeps no queue, and a guarantee is for calls; \
-                 --store redis goes with --guarantee at-most-once",
+                "there is no such thing: redis has no transactions and keeps no queue, a guarantee is for calls, and \
+                 events are on postgres; --store redis goes with --guarantee at-most-once",
             ));
         }
         // Asked for here, so that a missing server is not noticed minutes later.
-        let stores = calls.iter().map(|cell| cell.store);
-        for store in stores.chain(work.iter().map(|cell| cell.store)) {
+        for store in stores {
             self.url(store)?;
         }
-        Ok((calls, work))
+        Ok(asked)
     }
 
     /// The address of a store's server; empty for a file.

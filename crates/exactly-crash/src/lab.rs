@@ -6,7 +6,7 @@ use crate::arguments::{Arguments, Command};
 use crate::failure::{Failure, Result};
 use crate::report::Report;
 use crate::trial::{Lot, Tally as _, Told as _, Trial};
-use crate::{victim, work};
+use crate::{events, victim, work};
 
 /// Enough for every named point to have its turn, twice.
 const CONTROL_ROUNDS_MAX: u32 = 6;
@@ -33,27 +33,38 @@ pub async fn run(arguments: Arguments) -> Result<Verdict, Failure> {
             work::serve(victim).await?;
             return Ok(Verdict::Green);
         }
+        Some(Command::EventVictim(victim)) => {
+            events::serve(victim).await?;
+            return Ok(Verdict::Green);
+        }
         None => {}
     }
-    let (calls, works) = arguments.cells()?;
+    let cells = arguments.cells()?;
     let seed = arguments.seed.unwrap_or_else(|| u64::from(fastrand::u32(..)));
     let started = Instant::now();
     eprintln!("seed {seed}");
     let mut report = Report::new(seed);
     if !arguments.control {
-        for cell in &calls {
+        for cell in &cells.calls {
             report.rows.push(run_trial(*cell, seed, &arguments).await?);
         }
-        for cell in &works {
+        for cell in &cells.work {
             report.work.push(run_trial(*cell, seed, &arguments).await?);
+        }
+        for cell in &cells.events {
+            report.events.push(run_trial(*cell, seed, &arguments).await?);
         }
     }
     let controls = if arguments.control { usize::MAX } else { 1 };
-    for control in calls.iter().flat_map(|cell| cell.controls().take(controls)) {
+    for control in cells.calls.iter().flat_map(|cell| cell.controls().take(controls)) {
         report.rows.push(run_control(control, seed, &arguments).await?);
     }
-    for control in works.iter().flat_map(|cell| cell.controls().take(controls)) {
+    for control in cells.work.iter().flat_map(|cell| cell.controls().take(controls)) {
         report.work.push(run_control(control, seed, &arguments).await?);
+    }
+    // These are short.
+    for control in cells.events.iter().flat_map(|cell| cell.controls()) {
+        report.events.push(run_control(control, seed, &arguments).await?);
     }
     report.seconds = started.elapsed().as_secs_f64();
     if arguments.json {

@@ -6,14 +6,17 @@
 //! customers were told with what the effects' own ledger says. It differs from the conformance suites in that it asks the
 //! store nothing: a row of an SQL table without any constraint, or a line of a file, is what counts as an effect.
 //!
-//! [`work`] does the same to schedulers and workers of one queue.
+//! [`work`] does the same to schedulers and workers of one queue, and [`events`] to services that publish events, send them
+//! and apply them.
 //!
 //! A lab that finds nothing may be blind. Controls run the same lab with the protection taken away, and fail unless it
 //! turns red.
 
 mod arguments;
 pub mod check;
+mod crew;
 mod customer;
+pub mod events;
 mod failure;
 mod fused;
 pub mod history;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::check::Counts;
+use crate::events::EventRow;
 use crate::keeper::Kills;
 use crate::plan::Cell;
 use crate::round::Outcome;
@@ -19,6 +20,7 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) rows: Vec<Row>,
     pub(crate) work: Vec<WorkRow>,
+    pub(crate) events: Vec<EventRow>,
 }
 
 /// What the rounds of one cell came to.
@@ -39,11 +41,14 @@ impl Report {
             seconds: 0.0,
             rows: Vec::new(),
             work: Vec::new(),
+            events: Vec::new(),
         }
     }
 
     pub(crate) fn is_green(&self) -> bool {
-        self.rows.iter().all(|row| row.green) && self.work.iter().all(WorkRow::is_green)
+        self.rows.iter().all(|row| row.green)
+            && self.work.iter().all(WorkRow::is_green)
+            && self.events.iter().all(EventRow::is_green)
     }
 
     pub(crate) fn json(&self) -> String {
@@ -131,10 +136,14 @@ impl fmt::Display for Report {
         table(f, header, &calls)?;
         let work: Vec<_> = self.work.iter().map(WorkRow::cells).collect();
         table(f, WorkRow::HEADER, &work)?;
+        let events: Vec<_> = self.events.iter().map(EventRow::cells).collect();
+        table(f, EventRow::HEADER, &events)?;
         let kills = |control: bool| -> u32 {
             let rows = self.rows.iter().filter(|row| row.is_control() == control);
             let work = self.work.iter().filter(|row| row.is_control() == control);
-            rows.map(|row| row.kills.total()).sum::<u32>() + work.map(WorkRow::kills).sum::<u32>()
+            let events = self.events.iter().filter(|row| row.is_control() == control);
+            let crews = work.map(WorkRow::kills).chain(events.map(EventRow::kills));
+            rows.map(|row| row.kills.total()).chain(crews).sum()
         };
         let (kills, controls) = (kills(false), kills(true));
         write!(
@@ -142,7 +151,9 @@ impl fmt::Display for Report {
             "{kills} kills and {controls} in controls, {:.0} s, seed {}: ",
             self.seconds, self.seed
         )?;
-        let only_controls = self.rows.iter().all(Row::is_control) && self.work.iter().all(WorkRow::is_control);
+        let only_controls = self.rows.iter().all(Row::is_control)
+            && self.work.iter().all(WorkRow::is_control)
+            && self.events.iter().all(EventRow::is_control);
         f.write_str(match (self.is_green(), only_controls) {
             (true, true) => "every control turned red",
             (true, false) => "green",

@@ -127,7 +127,7 @@ impl Told for Outcome {
 impl Round {
     async fn run_at(&self, place: &Place) -> Result<Outcome> {
         let mut rng = self.cell.rng(self.lot.seed, self.lot.number);
-        let ports = ports()?;
+        let ports = ports::<VICTIMS>()?;
         let lives = lives(self.cell.guarantee, self.lot.number, self.lot.kills, &mut rng);
         let house = Arc::new(Watchhouse::new(lives));
         let register = Arc::new(Register::default());
@@ -218,8 +218,8 @@ fn keeper_ended(ended: Option<Result<Result<Kills>, tokio::task::JoinError>>) ->
 }
 
 /// Ports that nobody listens on, and that no outgoing connection will take.
-fn ports() -> Result<[u16; VICTIMS]> {
-    let mut ports = [0; VICTIMS];
+pub(crate) fn ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
+    let mut ports = [0; COUNT];
     let mut found = 0;
     for _ in 0..PORTS_TRIED {
         let port = fastrand::u16(PORTS);
@@ -228,7 +228,7 @@ fn ports() -> Result<[u16; VICTIMS]> {
         }
         ports[found] = port;
         found += 1;
-        if found == VICTIMS {
+        if found == COUNT {
             return Ok(ports);
         }
     }

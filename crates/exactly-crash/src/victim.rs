@@ -163,7 +163,7 @@ async fn before_answer(State(shop): State<Arc<Shop>>, request: Request, next: Ne
     response
 }
 
-async fn bind(port: u16) -> Result<TcpListener> {
+pub(crate) async fn bind(port: u16) -> Result<TcpListener> {
     let deadline = Instant::now() + BIND_WITHIN;
     loop {
         match TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await {

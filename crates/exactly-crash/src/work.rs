@@ -5,12 +5,10 @@
 //! subject must have exactly one effect per local date, made by the attempt whose outcome is stored, and nothing that a dead
 //! worker held may have waited for longer than its lease and a sweep.
 
-mod attendance;
 mod calendar;
 pub mod check;
 mod desk;
 mod errand;
-mod keeper;
 mod plan;
 mod report;
 mod round;

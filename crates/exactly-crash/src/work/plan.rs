@@ -1,13 +1,11 @@
 //! Who is on board, and what becomes of them: drawn from a seed before anything runs.
 
 use std::fmt;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::victim::LEASE;
 use crate::place::StoreKind;
 
 /// What is under test.
@@ -117,35 +115,10 @@ impl Role {
     }
 }
 
-/// How a part of a process's life ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Killed, so long after it was started or woken.
-    Kill(Duration),
-    /// Frozen, so long after it was started or woken, and for how long.
-    Freeze(Duration, Duration),
-}
-
-/// What becomes of each process: together `kills` kills, and a freeze for every second one.
-pub(super) fn fates(crew: usize, kills: u32, rng: &mut Rng) -> Vec<Vec<Fate>> {
-    let mut fates = vec![Vec::new(); crew];
-    let ms = |rng: &mut Rng, range| Duration::from_millis(rng.u64(range));
-    for kill in 0..kills {
-        let one = rng.usize(..crew);
-        if kill % 2 == 0 {
-            let after = ms(rng, 100..1500);
-            // Long enough for the lease to end, for somebody to notice, and at times for what stays locked to stand out.
-            fates[one].push(Fate::Freeze(after, LEASE + ms(rng, 300..5500)));
-        }
-        // Some while they start.
-        fates[one].push(Fate::Kill(ms(rng, 20..2000)));
-    }
-    fates
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crew::fates;
 
     #[test]
     fn the_same_seed_gives_the_same_fates_and_another_round_others() {
@@ -154,17 +127,5 @@ mod tests {
         assert_eq!(plan(7, 1), plan(7, 1));
         assert_ne!(plan(7, 1), plan(8, 1));
         assert_ne!(plan(7, 1), plan(7, 2));
-    }
-
-    #[test]
-    fn as_many_are_killed_as_asked_for_and_every_second_one_is_frozen_before() {
-        let fates: Vec<Fate> = fates(6, 41, &mut Rng::with_seed(3)).concat();
-        let kills = fates.iter().filter(|fate| matches!(fate, Fate::Kill(_))).count();
-        assert_eq!((kills, fates.len() - kills), (41, 21));
-        let frozen = fates.iter().filter_map(|fate| match fate {
-            Fate::Freeze(_, time) => Some(*time),
-            Fate::Kill(_) => None,
-        });
-        assert!(frozen.min() > Some(LEASE));
     }
 }

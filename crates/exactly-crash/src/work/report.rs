@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::check::Fault;
-use super::keeper::Blows;
 use super::{WorkCell, WorkOutcome, WorkSabotage};
+use crate::crew::Blows;
 use crate::report::verdict;
 use crate::trial::{Tally, Told as _, Trial as _};
 

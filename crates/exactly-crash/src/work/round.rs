@@ -1,45 +1,33 @@
 //! One round: a fresh queue, a crew, a calendar of days, kills and freezes, and the verdict.
 
-use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use exactly::StoreError;
-use exactly::queue::{Book, InspectQueue, TaskFilter, TaskPage, TaskState, TaskView};
+use exactly::clock::Timestamp;
+use exactly::queue::{Book, InspectQueue, TaskState};
 use exactly::scheduler::{Plan, TICK_KIND};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::attendance::Attendance;
 use super::calendar;
 use super::check::{Books, Violation, check};
 use super::errand::{self, KINDS};
-use super::keeper::{Blows, WorkKeeper};
-use super::plan::fates;
-use super::victim::{LEASE, SWEEP};
+use super::plan::Role;
 use super::{WorkCell, WorkRow, WorkSabotage};
+use crate::crew::{Attendance, Blows, CommandLine, CrewKeeper, LOOK, Left, Standstill, all, fates, kept, watch_over};
 use crate::failure::{Failure, Result, failed};
 use crate::place::{Place, StoreKind};
+use crate::process::value_name;
 use crate::trial::{Lot, Told, Trial};
 
 /// Everything must be over by then.
 const ROUND_MAX: Duration = Duration::from_mins(10);
 
-/// How long nothing may come to its end once the calendar has ended and nobody is killed any more.
-const STANDSTILL_MAX: Duration = Duration::from_mins(1);
-
-/// How often somebody looks for what is stuck.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// What a sweep may be late on a machine with more processes than cores: its time is drawn up to a fifth longer, and its
-/// statement has to run.
-const GRACE: Duration = Duration::from_secs(3);
-
 const KILLS_PER_ROUND: u32 = 45;
-
-const PAGE: u32 = 1000;
 
 /// What came of it.
 #[derive(Debug)]
@@ -50,13 +38,6 @@ pub(crate) struct WorkOutcome {
     /// The longest that something lay with a dead worker after its lease.
     pub(crate) overdue: Duration,
     pub(crate) violations: Vec<Violation>,
-}
-
-/// What lies with the dead: the longest of it, and what lay too long.
-#[derive(Debug, Default)]
-struct Left {
-    overdue: Duration,
-    stuck: BTreeMap<String, Duration>,
 }
 
 /// A round of work.
@@ -146,15 +127,11 @@ impl WorkRound {
         let mut rng = self.cell.rng(self.lot.seed, self.lot.number);
         let crew = self.cell.crew();
         for (number, (role, fates)) in crew.iter().zip(fates(crew.len(), self.lot.kills, &mut rng)).enumerate() {
-            let keeper = WorkKeeper {
-                cell: self.cell,
-                place: place.clone(),
-                role: *role,
-                number,
+            let keeper = CrewKeeper {
                 fates,
                 attendance: Arc::clone(&attendance),
-                since_ms: since.as_millis(),
-                seed: rng.u64(..),
+                log: place.folder.join(format!("victim-{number}.log")),
+                arguments: self.arguments(place, *role, since, rng.u64(..)),
             };
             keepers.spawn(keeper.keep(resting.clone(), over.subscribe()));
         }
@@ -180,6 +157,24 @@ impl WorkRound {
         }
         let left = left.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.verdict(queue, place, blows, left).await
+    }
+
+    /// The command line of each life of a process.
+    fn arguments(&self, place: &Place, role: Role, since: Timestamp, seed: u64) -> CommandLine {
+        let (cell, place) = (self.cell, place.clone());
+        Box::new(move |life| {
+            let mut arguments: Vec<OsString> = vec!["work-victim".into()];
+            let mut say = |name: &str, value: &str| arguments.extend([name.into(), value.into()]);
+            say("--store", cell.store.name());
+            say("--sabotage", &value_name(&cell.sabotage));
+            say("--role", &value_name(&role));
+            say("--url", &place.url);
+            say("--name", &place.name);
+            say("--since-ms", &since.as_millis().to_string());
+            say("--seed", &seed.wrapping_add(life).to_string());
+            arguments.extend(["--folder".into(), place.folder.clone().into()]);
+            arguments
+        })
     }
 
     async fn verdict<Q: InspectQueue>(
@@ -232,8 +227,7 @@ async fn begin<Q: Book>(queue: &Q, plan: &Plan) -> Result<(), StoreError> {
 /// Until every schedule has come to the end of the calendar and nothing waits or runs any more. How long that takes is up to
 /// the machine, but something has to be done all the time.
 async fn done<Q: Book + InspectQueue>(queue: &Q) -> Result<()> {
-    let mut last = (Vec::new(), u64::MAX);
-    let mut deadline = Instant::now() + STANDSTILL_MAX;
+    let mut standstill = Standstill::new();
     loop {
         let schedules = queue.schedules().await.map_err(failed("read schedules"))?;
         let at_end = schedules.iter().all(|entry| entry.position == Some(calendar::end()));
@@ -243,59 +237,7 @@ async fn done<Q: Book + InspectQueue>(queue: &Q) -> Result<()> {
         if at_end && open == 0 {
             return Ok(());
         }
-        let seen = (schedules, open);
-        if seen != last {
-            (last, deadline) = (seen, Instant::now() + STANDSTILL_MAX);
-        }
-        if Instant::now() > deadline {
-            return Err(Failure::new(format!(
-                "{open} tasks are not done, and none was within {STANDSTILL_MAX:?} of the last kill or the last one done"
-            )));
-        }
+        standstill.look((schedules, open), open)?;
         sleep(LOOK).await;
     }
-}
-
-/// Looks for what the dead still hold. Ends only if it cannot look.
-async fn watch_over<Q: InspectQueue>(queue: &Q, attendance: &Attendance, left: &Mutex<Left>) -> Failure {
-    loop {
-        let running = match all(queue, None, Some(TaskState::Running)).await {
-            Ok(running) => running,
-            Err(failure) => return failure,
-        };
-        for task in running {
-            let Some(worker) = task.worker else { continue };
-            let overdue = attendance.overdue(&worker.to_string(), LEASE);
-            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-            left.overdue = left.overdue.max(overdue);
-            if overdue > SWEEP + GRACE {
-                left.stuck.insert(format!("{}:{}", task.kind, task.key), overdue);
-            }
-        }
-        sleep(LOOK).await;
-    }
-}
-
-/// All tasks of a kind, in a state.
-async fn all<Q: InspectQueue>(queue: &Q, kind: Option<&str>, state: Option<TaskState>) -> Result<Vec<TaskView>> {
-    let filter = TaskFilter {
-        state,
-        kind: kind.map(str::to_owned),
-        ..TaskFilter::default()
-    };
-    let mut tasks: Vec<TaskView> = Vec::new();
-    loop {
-        let after = tasks.last().map(|task| task.id);
-        let page = queue.list(&filter, TaskPage { after, limit: PAGE }).await;
-        let mut page = page.map_err(failed("list tasks"))?;
-        let last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
-        tasks.append(&mut page);
-        if last {
-            return Ok(tasks);
-        }
-    }
-}
-
-fn kept(ended: Result<Result<Blows>, tokio::task::JoinError>) -> Result<Blows> {
-    ended.map_err(failed("keep a process"))?
 }

@@ -15,17 +15,10 @@ use super::calendar::Hurried;
 use super::desk::Desk;
 use super::errand;
 use super::plan::Role;
+use crate::crew::{LEASE, POLL, SWEEP};
 use crate::failure::{Failure, Result, failed};
 use crate::place::{Place, StoreKind};
 use crate::victim::{READY, exit_with_parent};
-
-/// Short, so that the dead are found out while the round lasts.
-pub(super) const LEASE: Duration = Duration::from_secs(1);
-
-/// How often workers look for what the dead have left.
-pub(super) const SWEEP: Duration = Duration::from_millis(500);
-
-const POLL: Duration = Duration::from_millis(200);
 
 /// How often schedulers look at the calendar: some two hours of it.
 const PASS: Duration = Duration::from_millis(200);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Which workers live, which do not, and since when.
 #[derive(Debug, Default)]
-pub(super) struct Attendance(Mutex<HashMap<String, Presence>>);
+pub(crate) struct Attendance(Mutex<HashMap<String, Presence>>);
 
 #[derive(Clone, Copy, Debug)]
 enum Presence {
@@ -17,17 +17,17 @@ enum Presence {
 }
 
 impl Attendance {
-    pub(super) fn comes(&self, worker: &str) {
+    pub(crate) fn comes(&self, worker: &str) {
         self.seen(worker, Presence::Here(Instant::now()));
     }
 
-    pub(super) fn goes(&self, worker: &str) {
+    pub(crate) fn goes(&self, worker: &str) {
         self.seen(worker, Presence::Gone(Instant::now()));
     }
 
     /// How long something that this worker holds could have been rescued by another one: its lease was over, and somebody
     /// was there.
-    pub(super) fn overdue(&self, worker: &str, lease: Duration) -> Duration {
+    pub(crate) fn overdue(&self, worker: &str, lease: Duration) -> Duration {
         let presences = self.presences();
         let Some(Presence::Gone(gone)) = presences.get(worker) else {
             return Duration::ZERO;

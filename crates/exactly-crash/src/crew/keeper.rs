@@ -1,7 +1,9 @@
 //! Keeps one process of the crew going, life after life.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::ops::AddAssign;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +11,9 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::WorkCell;
-use super::attendance::Attendance;
-use super::plan::{Fate, Role};
-use crate::failure::{Failure, Result};
-use crate::place::Place;
-use crate::process::{Victim, value_name};
+use super::{Attendance, Fate};
+use crate::failure::{Failure, Result, failed};
+use crate::process::Victim;
 use crate::victim::READY;
 
 /// How long a process may take to open its queue and start.
@@ -34,17 +33,24 @@ impl AddAssign for Blows {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct WorkKeeper {
-    pub(super) cell: WorkCell,
-    pub(super) place: Place,
-    pub(super) role: Role,
-    pub(super) number: usize,
-    pub(super) fates: Vec<Fate>,
-    pub(super) attendance: Arc<Attendance>,
-    /// When the round began, on the queue's calendar.
-    pub(super) since_ms: u64,
-    pub(super) seed: u64,
+/// What a process is started with in each of its lives.
+pub(crate) type CommandLine = Box<dyn Fn(u64) -> Vec<OsString> + Send + Sync>;
+
+pub(crate) struct CrewKeeper {
+    pub(crate) fates: Vec<Fate>,
+    pub(crate) attendance: Arc<Attendance>,
+    /// Where it writes what it complains about.
+    pub(crate) log: PathBuf,
+    /// The command line of each of its lives.
+    pub(crate) arguments: CommandLine,
+}
+
+impl fmt::Debug for CrewKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrewKeeper")
+            .field("fates", &self.fates)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A process, and who it is to the queue.
@@ -53,9 +59,9 @@ struct Hand {
     worker: Option<String>,
 }
 
-impl WorkKeeper {
+impl CrewKeeper {
     /// Through all fates, and then until `over`. Says through `rests` that the fates are behind it.
-    pub(super) async fn keep(self, rests: watch::Sender<usize>, mut over: watch::Receiver<bool>) -> Result<Blows> {
+    pub(crate) async fn keep(self, rests: watch::Sender<usize>, mut over: watch::Receiver<bool>) -> Result<Blows> {
         let mut blows = Blows::default();
         let mut hand = self.start(0)?;
         for (life, fate) in (1..).zip(&self.fates) {
@@ -94,25 +100,10 @@ impl WorkKeeper {
     }
 
     fn start(&self, life: u64) -> Result<Hand> {
-        let log = self.place.folder.join(format!("victim-{}.log", self.number));
         Ok(Hand {
-            victim: Victim::start(&self.arguments(life), log)?,
+            victim: Victim::start(&(self.arguments)(life), self.log.clone())?,
             worker: None,
         })
-    }
-
-    fn arguments(&self, life: u64) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["work-victim".into()];
-        let mut say = |name: &str, value: &str| arguments.extend([name.into(), value.into()]);
-        say("--store", self.cell.store.name());
-        say("--sabotage", &value_name(&self.cell.sabotage));
-        say("--role", &value_name(&self.role));
-        say("--url", &self.place.url);
-        say("--name", &self.place.name);
-        say("--since-ms", &self.since_ms.to_string());
-        say("--seed", &self.seed.wrapping_add(life).to_string());
-        arguments.extend(["--folder".into(), self.place.folder.clone().into()]);
-        arguments
     }
 
     /// Until it works, if it does not yet.
@@ -135,4 +126,9 @@ impl WorkKeeper {
             self.attendance.goes(worker);
         }
     }
+}
+
+/// What a keeper that has ended had to do.
+pub(crate) fn kept(ended: Result<Result<Blows>, tokio::task::JoinError>) -> Result<Blows> {
+    ended.map_err(failed("keep a process"))?
 }
