@@ -16,6 +16,7 @@ pub(crate) mod jobs;
 mod openapi;
 mod operators;
 pub(crate) mod problem;
+pub(crate) mod replays;
 pub(crate) mod schedules;
 mod service;
 pub(crate) mod settle;
@@ -185,6 +186,11 @@ fn of_events() -> Router<Arc<Admin>> {
         .route("/v1/deliveries", get(deliveries::list))
         .route("/v1/deliveries/{delivery}", get(deliveries::show))
         .route("/v1/deliveries/{delivery}/retry", post(deliveries::retry))
+        .route("/v1/replays", get(replays::list).post(replays::start))
+        .route("/v1/replays/{replay}", get(replays::show))
+        .route("/v1/replays/{replay}/pause", post(replays::pause))
+        .route("/v1/replays/{replay}/resume", post(replays::resume))
+        .route("/v1/replays/{replay}/cancel", post(replays::cancel))
 }
 
 async fn bound(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {

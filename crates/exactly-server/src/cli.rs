@@ -11,8 +11,8 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
 use crate::{
-    call, calls, check_config, conformance, deliveries, doctor, endpoints, events, jobs, listen, migrate, schedules,
-    serve,
+    call, calls, check_config, conformance, deliveries, doctor, endpoints, events, jobs, listen, migrate, replays,
+    schedules, serve,
 };
 
 /// Exactly-once effects in an at-least-once world.
@@ -46,6 +46,8 @@ enum Command {
     Endpoints(Box<endpoints::Args>),
     /// List, show and retry deliveries of events.
     Deliveries(Box<deliveries::Args>),
+    /// Start, list, show, pause, resume and cancel replays of deliveries.
+    Replays(Box<replays::Args>),
     /// Receive events on this machine: verify and print them.
     Listen(listen::Args),
     /// Look for what is wrong with a store, a server or a configuration.
@@ -97,6 +99,7 @@ impl Command {
             Self::Events(args) => block_on(args.run()),
             Self::Endpoints(args) => block_on(args.run()),
             Self::Deliveries(args) => block_on(args.run()),
+            Self::Replays(args) => block_on(args.run()),
             Self::Listen(args) => block_on(args.run()),
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),

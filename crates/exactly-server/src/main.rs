@@ -17,6 +17,7 @@ mod jobs;
 mod listen;
 mod logs;
 mod migrate;
+mod replays;
 mod schedules;
 mod serve;
 mod store;

@@ -11,7 +11,7 @@ use utoipa::{OpenApi, PartialSchema};
 use super::input::{Actor, IdText, OUTCOME_MAX};
 use super::jobs::ask::JobIdText;
 use super::problem::Problem;
-use super::{deliveries, endpoints, events, health, jobs, operators, schedules, service};
+use super::{deliveries, endpoints, events, health, jobs, operators, replays, schedules, service};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -30,6 +30,7 @@ use super::{deliveries, endpoints, events, health, jobs, operators, schedules, s
         endpoints::list, endpoints::create, endpoints::show, endpoints::change, endpoints::delete, endpoints::pause,
         endpoints::resume, endpoints::disable, endpoints::discard, endpoints::rotate, endpoints::test,
         deliveries::list, deliveries::show, deliveries::retry,
+        replays::list, replays::start, replays::show, replays::pause, replays::resume, replays::cancel,
         service::begin, service::renew, service::complete, service::abandon, service::lose,
     ),
     components(schemas(Problem, JobIdText)),
@@ -40,6 +41,7 @@ use super::{deliveries, endpoints, events, health, jobs, operators, schedules, s
         (name = "schedules", description = "What is due again and again, in every time zone."),
         (name = "events", description = "What happened, told to every endpoint that wants to know, signed."),
         (name = "endpoints", description = "Who wants to hear of events, and how."),
+        (name = "replays", description = "Sending again what failed, or all."),
         (name = "health", description = "For probes and scrapers."),
     )
 )]
@@ -77,7 +79,7 @@ const PROBLEMS: [(&str, &str, &str); 11] = [
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
-const REFUSALS: [(&str, &[&str]); 42] = [
+const REFUSALS: [(&str, &[&str]); 48] = [
     ("listCalls", &["422", "500"]),
     ("showCall", &["400", "404", "422", "500"]),
     ("resolveCall", &["400", "404", "408", "409", "413", "415", "422", "500"]),
@@ -138,10 +140,16 @@ const REFUSALS: [(&str, &[&str]); 42] = [
         "retryDelivery",
         &["400", "404", "408", "413", "415", "422", "500", "501"],
     ),
+    ("listReplays", &["422", "500", "501"]),
+    ("startReplay", &["400", "408", "409", "413", "415", "422", "500", "501"]),
+    ("showReplay", &["400", "404", "422", "500", "501"]),
+    ("pauseReplay", &["400", "404", "422", "500", "501"]),
+    ("resumeReplay", &["400", "404", "422", "500", "501"]),
+    ("cancelReplay", &["400", "404", "422", "500", "501"]),
 ];
 
 /// Whose name the trail keeps.
-const AUDITED: [&str; 21] = [
+const AUDITED: [&str; 25] = [
     "showCall",
     "resolveCall",
     "freeCall",
@@ -163,6 +171,10 @@ const AUDITED: [&str; 21] = [
     "rotateEndpoint",
     "testEndpoint",
     "retryDelivery",
+    "startReplay",
+    "pauseReplay",
+    "resumeReplay",
+    "cancelReplay",
 ];
 
 /// The document as JSON text.

@@ -1,7 +1,7 @@
 //! The two ways to the desk for events.
 
 use exactly::queue::TaskId;
-use exactly::webhook::{EndpointId, EventId};
+use exactly::webhook::{EndpointId, EventId, ReplayId};
 use serde_json::value::RawValue;
 
 use crate::admin::deliveries::ask::DeliveriesQuery;
@@ -14,6 +14,9 @@ use crate::admin::events::desk::EventDesk;
 use crate::admin::events::wire::{EventDetail, EventPage, PublishedRows};
 use crate::admin::input::Actor;
 use crate::admin::jobs::ask::RequeueOne;
+use crate::admin::replays::ask::{NewReplay, ReplaysQuery};
+use crate::admin::replays::desk::ReplayAction;
+use crate::admin::replays::wire::{ReplayPage, ReplayShown};
 use crate::admin::schedules::ask::Because;
 use crate::admin::schedules::wire::Erased;
 use crate::calls::{Client, Refused};
@@ -133,6 +136,42 @@ impl EventReach {
         match self {
             Self::Api(api) => api.post(&format!("/v1/deliveries/{id}/retry"), wanted).await,
             Self::Store(desk, actor) => Ok(desk.retry(id, wanted, actor).await?),
+        }
+    }
+
+    pub(crate) async fn replays(&self, query: &ReplaysQuery) -> Result<ReplayPage, Refused> {
+        match self {
+            Self::Api(api) => api.get("/v1/replays", query).await,
+            Self::Store(desk, _) => Ok(desk.replays(query).await?),
+        }
+    }
+
+    pub(crate) async fn replay(&self, id: &ReplayId) -> Result<ReplayShown, Refused> {
+        match self {
+            Self::Api(api) => api.get(&format!("/v1/replays/{id}"), &()).await,
+            Self::Store(desk, _) => Ok(desk.replay(id).await?),
+        }
+    }
+
+    pub(crate) async fn start_replay(&self, asked: NewReplay) -> Result<ReplayShown, Refused> {
+        match self {
+            Self::Api(api) => api.post("/v1/replays", &asked).await,
+            Self::Store(desk, actor) => Ok(desk.start_replay(asked, actor).await?.replay),
+        }
+    }
+
+    pub(crate) async fn act_on_replay(
+        &self,
+        id: &ReplayId,
+        action: ReplayAction,
+        because: &Because,
+    ) -> Result<ReplayShown, Refused> {
+        match self {
+            Self::Api(api) => {
+                let path = format!("/v1/replays/{id}/{}", action.word());
+                api.post_query(&path, because).await
+            }
+            Self::Store(desk, actor) => Ok(desk.act_on_replay(id, action, because, actor).await?),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod endpoints;
 mod input;
 mod listen;
+mod replays;
 mod retries;
 mod sent;
 mod terminal;

@@ -82,6 +82,18 @@ pub(super) const ENDPOINT_CLOSED: Kind = Kind {
     code: "CONFLICT.endpoint.closed",
     title: "The endpoint gets nothing for now",
 };
+pub(super) const NO_SUCH_REPLAY: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-replay",
+    code: "NOT_FOUND.replay",
+    title: "There is no such replay",
+};
+pub(super) const REPLAY_TAKEN: Kind = Kind {
+    status: StatusCode::CONFLICT,
+    name: "replay-taken",
+    code: "CONFLICT.replay.taken",
+    title: "A replay of this id was started for something else",
+};
 pub(super) const NO_EVENTS: Kind = Kind {
     status: StatusCode::NOT_IMPLEMENTED,
     name: "no-events",

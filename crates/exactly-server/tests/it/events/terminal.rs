@@ -13,7 +13,7 @@ use crate::server::TOKEN;
 use crate::upstream::{Upstream, reply};
 
 /// The two ways to the same events.
-fn ways(news: &News) -> [Vec<String>; 2] {
+pub(super) fn ways(news: &News) -> [Vec<String>; 2] {
     let admin = format!("http://{}", news.server.admin);
     let store = format!("sqlite:{}", news.server.file("exactly.db").display());
     let config = news.server.file("exactly.toml").display().to_string();
@@ -23,7 +23,7 @@ fn ways(news: &News) -> [Vec<String>; 2] {
     ]
 }
 
-fn run(way: &[String], arguments: &[&str]) -> Ran {
+pub(super) fn run(way: &[String], arguments: &[&str]) -> Ran {
     let way = way.iter().map(String::as_str);
     exactly(&arguments.iter().copied().chain(way).collect::<Vec<_>>())
 }
@@ -297,7 +297,7 @@ async fn deliveries_are_shown_and_retried_both_ways() {
 #[tokio::test]
 async fn a_store_that_keeps_no_events_says_so() {
     let redis = crate::servers::redis();
-    for command in ["events", "endpoints", "deliveries"] {
+    for command in ["events", "endpoints", "deliveries", "replays"] {
         exactly(&[command, "list", "--store", &redis]).refused(1, "need a SQLite or PostgreSQL store");
     }
 }
