@@ -9,6 +9,7 @@
 pub mod check;
 mod consumer;
 mod dispatcher;
+mod fenceless;
 mod finished;
 mod network;
 mod plan;

@@ -4,16 +4,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::queue::WorkerId;
+use exactly::queue::{Queue, WorkerId};
 use exactly::webhook::delivery::{Course, Destinations, Sender};
 use exactly::webhook::{Dispatcher, Parking};
 use exactly::worker::Worker;
 use exactly_sql::PgQueue;
 use tokio::sync::watch;
 
+use super::EventSabotage;
+use super::fenceless::Fenceless;
 use super::network::SENDERS;
 use crate::crew::{LEASE, POLL, SWEEP};
 use crate::failure::{Result, failed};
+use crate::place::Place;
 use crate::victim::READY;
 
 const CONCURRENCY: usize = 16;
@@ -34,7 +37,7 @@ const PARKING: Parking = Parking {
 };
 
 /// Sends until it is killed.
-pub(super) async fn dispatch(queue: PgQueue) -> Result<()> {
+pub(super) async fn dispatch(queue: PgQueue, place: &Place, sabotage: EventSabotage) -> Result<()> {
     let queue = Arc::new(queue);
     let address = watch::Sender::new(None);
     let addresses = address.subscribe();
@@ -51,9 +54,15 @@ pub(super) async fn dispatch(queue: PgQueue) -> Result<()> {
         })
         .build()
         .map_err(failed("build sender"))?;
-    let worker = Worker::builder(Arc::<PgQueue>::clone(&queue))
+    // A worker stops by itself when its leases have ended, if it knows.
+    let (leased_from, lease): (Arc<dyn Queue>, _) = match sabotage {
+        EventSabotage::NoFence => (Arc::new(Fenceless::new(Arc::clone(&queue), &place.name)), LEASE * 60),
+        _ => (Arc::<PgQueue>::clone(&queue), LEASE),
+    };
+    let worker = Worker::builder(leased_from)
         .concurrency(CONCURRENCY)
-        .lease(LEASE)
+        .lease(lease)
+        .heartbeat(LEASE / 3)
         .sweep_every(SWEEP)
         .poll_every(POLL)
         // Killed as often as here, a delivery is not to blame.

@@ -33,6 +33,8 @@ pub(crate) enum EventSabotage {
     LooseEvent,
     /// The history of deliveries loses attempts.
     NoHistory,
+    /// Dispatchers do not look at fences.
+    NoFence,
 }
 
 impl EventCell {
@@ -50,6 +52,7 @@ impl EventCell {
             EventSabotage::NoNote,
             EventSabotage::LooseEvent,
             EventSabotage::NoHistory,
+            EventSabotage::NoFence,
         ];
         sabotages.into_iter().map(move |sabotage| Self { sabotage, ..self })
     }
@@ -76,6 +79,7 @@ impl fmt::Display for EventCell {
             EventSabotage::NoNote => f.write_str(" with consumers that note nothing"),
             EventSabotage::LooseEvent => f.write_str(" published beside the transaction"),
             EventSabotage::NoHistory => f.write_str(" without every attempt in the history"),
+            EventSabotage::NoFence => f.write_str(" without looking at fences"),
         }
     }
 }

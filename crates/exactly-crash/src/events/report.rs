@@ -18,6 +18,7 @@ pub(crate) struct EventRow {
     lost: usize,
     unexpected: usize,
     unnoted: usize,
+    reopened: usize,
     violations: Vec<String>,
 }
 
@@ -63,6 +64,7 @@ impl EventRow {
             lost: 0,
             unexpected: 0,
             unnoted: 0,
+            reopened: 0,
             violations: Vec::new(),
         }
     }
@@ -106,6 +108,7 @@ impl Tally<EventOutcome> for EventRow {
                 Fault::Lost => self.lost += 1,
                 Fault::Unexpected => self.unexpected += 1,
                 Fault::Unnoted(..) => self.unnoted += 1,
+                Fault::Reopened => self.reopened += 1,
                 _ => {}
             }
         }
@@ -123,6 +126,7 @@ impl Tally<EventOutcome> for EventRow {
             EventSabotage::NoNote => self.duplicates > 0,
             EventSabotage::LooseEvent => self.unexpected > 0,
             EventSabotage::NoHistory => self.unnoted > 0,
+            EventSabotage::NoFence => self.reopened > 0,
         }
     }
 }

@@ -84,10 +84,11 @@ impl Trial for EventCell {
     }
 
     fn kills_per_round(self) -> u32 {
-        if self.is_control() {
-            CONTROL_KILLS
-        } else {
-            KILLS_PER_ROUND
+        match self.sabotage {
+            EventSabotage::None => KILLS_PER_ROUND,
+            // Somebody who sends has to be frozen.
+            EventSabotage::NoFence => 3 * CONTROL_KILLS,
+            EventSabotage::NoNote | EventSabotage::LooseEvent | EventSabotage::NoHistory => CONTROL_KILLS,
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) async fn serve(arguments: EventVictimArguments) -> Result<()> {
     let queue = place.open_postgres_queue().await?;
     match arguments.role {
         Role::Producer => producer::produce(queue, &place, arguments.sabotage).await,
-        Role::Dispatcher => dispatcher::dispatch(queue).await,
+        Role::Dispatcher => dispatcher::dispatch(queue, &place, arguments.sabotage).await,
         Role::Consumer => consumer::consume(queue, &place, &arguments).await,
     }
 }
