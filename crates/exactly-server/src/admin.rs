@@ -11,6 +11,7 @@ pub(crate) mod endpoints;
 pub(crate) mod events;
 mod extract;
 mod health;
+pub(crate) mod inbox;
 pub(crate) mod input;
 pub(crate) mod jobs;
 mod openapi;
@@ -186,6 +187,8 @@ fn of_events() -> Router<Arc<Admin>> {
         .route("/v1/deliveries", get(deliveries::list))
         .route("/v1/deliveries/{delivery}", get(deliveries::show))
         .route("/v1/deliveries/{delivery}/retry", post(deliveries::retry))
+        .route("/v1/inbox", get(inbox::list))
+        .route("/v1/inbox/{source}/{event}", get(inbox::show))
         .route("/v1/replays", get(replays::list).post(replays::start))
         .route("/v1/replays/{replay}", get(replays::show))
         .route("/v1/replays/{replay}/pause", post(replays::pause))

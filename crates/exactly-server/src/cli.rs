@@ -11,8 +11,8 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::logs::{self, LogFormat};
 use crate::{
-    call, calls, check_config, conformance, deliveries, doctor, endpoints, events, jobs, listen, migrate, replays,
-    schedules, serve,
+    call, calls, check_config, conformance, deliveries, doctor, endpoints, events, inbox, jobs, listen, migrate,
+    replays, schedules, serve,
 };
 
 /// Exactly-once effects in an at-least-once world.
@@ -48,6 +48,8 @@ enum Command {
     Deliveries(Box<deliveries::Args>),
     /// Start, list, show, pause, resume and cancel replays of deliveries.
     Replays(Box<replays::Args>),
+    /// List and show events of others that came in.
+    Inbox(Box<inbox::Args>),
     /// Receive events on this machine: verify and print them.
     Listen(listen::Args),
     /// Look for what is wrong with a store, a server or a configuration.
@@ -100,6 +102,7 @@ impl Command {
             Self::Endpoints(args) => block_on(args.run()),
             Self::Deliveries(args) => block_on(args.run()),
             Self::Replays(args) => block_on(args.run()),
+            Self::Inbox(args) => block_on(args.run()),
             Self::Listen(args) => block_on(args.run()),
             Self::Doctor(args) => block_on(args.run()),
             Self::Migrate(args) => block_on(args.run()),

@@ -3,12 +3,14 @@
 //! Everything that is wrong is told at once, each with file, line, key, value and what is accepted.
 
 mod events;
+mod inbox;
 mod jobs;
 mod policy;
 mod probe;
 mod table;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::fmt;
 use std::fs;
@@ -20,15 +22,17 @@ use std::time::Duration;
 
 use exactly::layer::{Builder, Policy};
 use exactly::{StoreError, StoreErrorKind};
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::PathAndQuery;
 use http::{HeaderName, Method, Uri, header};
 use toml::de::DeTable;
 
 pub(crate) use self::events::{Events, Source};
+pub(crate) use self::inbox::{Inbox, Source as InboxSource, is_name as is_source_name};
 pub(crate) use self::jobs::Jobs;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::table::{Fault, duration};
 use self::table::{Faults, Table};
+pub(crate) use self::upstream::Upstream;
 use crate::store::{Backend, StoreOptions, StoreUrl};
 
 /// What is read without being named.
@@ -67,15 +71,12 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) jobs: Jobs,
     pub(crate) events: Events,
+    pub(crate) inbox: Inbox,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
     /// Whether the upstream of any route completes its calls in its own transaction.
     pub(crate) is_joined: bool,
 }
-
-/// The service behind the gateway: a fixed place, never one that a request names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Upstream(pub(crate) Authority);
 
 /// What tells one caller from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +136,7 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             jobs: Jobs::default(),
             events: Events::default(),
+            inbox: Inbox::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
             is_joined: false,
@@ -261,6 +263,9 @@ impl Config {
         if let Some(table) = root.table("events", faults) {
             config.events = Events::of_table(table, faults);
         }
+        if let Some(table) = root.table("inbox", faults) {
+            config.inbox = Inbox::of_table(table, faults);
+        }
         if let Some(mut table) = root.table("defaults", faults) {
             config.is_joined |= table.is_text("guarantee", "joined");
             config.default_policy = policy::of_table(&mut table, Policy::playbook(), faults);
@@ -347,38 +352,6 @@ impl FromStr for CookieName {
         } else {
             Err(())
         }
-    }
-}
-
-impl Upstream {
-    pub(crate) const ACCEPTED: &str = "http://HOST:PORT, without a path";
-}
-
-impl FromStr for Upstream {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || format!("{text:?} is not accepted; it must be {}", Self::ACCEPTED);
-        let uri: Uri = text.parse().map_err(|_| refused())?;
-        let is_root = matches!(
-            uri.path_and_query().map(http::uri::PathAndQuery::as_str),
-            None | Some("/")
-        );
-        let authority = uri.authority().ok_or_else(refused)?;
-        let is_place = !authority.as_str().contains('@') && !authority.host().is_empty();
-        // A port that is none would pass for no port at all.
-        let has_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
-        if uri.scheme() == Some(&Scheme::HTTP) && is_root && is_place && has_port {
-            Ok(Self(authority.clone()))
-        } else {
-            Err(refused())
-        }
-    }
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.0)
     }
 }
 

@@ -7,7 +7,6 @@ mod event;
 mod forward;
 
 use std::collections::{HashSet, VecDeque};
-use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use exactly::clock::{Clock as _, WallClock};
 use exactly::webhook::delivery::Target;
-use exactly::webhook::{Verified, Verifier};
+use exactly::webhook::{InvalidKey, Verified, Verifier};
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use tokio::net::TcpListener;
@@ -141,13 +140,19 @@ impl Args {
         })
     }
 
-    fn verifier(&self) -> Result<Verifier, Box<dyn Error + Send + Sync>> {
-        let secrets = self.secrets.iter().map(|secret| secret.trim());
+    fn verifier(&self) -> Result<Verifier, InvalidKey> {
+        self.style.verifier(self.secrets.iter().map(|secret| secret.trim()))
+    }
+}
+
+impl Style {
+    /// What verifies events of somebody who signs so, by any of these secrets.
+    pub(crate) fn verifier<'s>(self, secrets: impl Iterator<Item = &'s str> + Clone) -> Result<Verifier, InvalidKey> {
         let shared = || secrets.clone().map(str::parse).collect::<Result<Vec<_>, _>>();
-        Ok(match self.style {
-            Style::Standard => Verifier::standard(secrets.map(str::parse).collect::<Result<Vec<_>, _>>()?),
-            Style::Stripe => Verifier::stripe(shared()?),
-            Style::Github => Verifier::github(shared()?),
+        Ok(match self {
+            Self::Standard => Verifier::standard(secrets.map(str::parse).collect::<Result<Vec<_>, _>>()?),
+            Self::Stripe => Verifier::stripe(shared()?),
+            Self::Github => Verifier::github(shared()?),
         })
     }
 }

@@ -29,6 +29,7 @@ use crate::admin::{self, Admin, AdminToken, settle};
 use crate::cli::Ended;
 use crate::config::{Config, Upstream};
 use crate::demo::Demo;
+use crate::door;
 use crate::gateway::{Gateway, meter};
 use crate::store::{Ledger, StoreArgs};
 use crate::work::{Nudge, Work};
@@ -91,6 +92,9 @@ impl Args {
         let (token, told) = token::find(self.admin_token, &config.store)?;
         say(&format!("exactly: protecting {upstream} on http://{}", server.listen));
         say(&format!("exactly: operators on http://{}{told}", server.admin));
+        if let Some((address, _)) = &server.door {
+            say(&format!("exactly: events come in on http://{address}"));
+        }
         let (listen, admin) = (server.listen, server.admin);
         // Kept to the end: the demonstration's records are in its folder.
         if let Some(demo) = demo.clone() {
@@ -144,6 +148,8 @@ struct Server {
     admin: SocketAddr,
     listener: TcpListener,
     admin_acceptor: Acceptor,
+    /// Where events of others come in.
+    door: Option<(SocketAddr, Acceptor)>,
     gateway: Gateway,
     store: Arc<dyn Operate>,
     queue: Tasks,
@@ -160,6 +166,16 @@ impl Server {
         let listener = bind("listen", config.listen).await?;
         let admin_listener = bind("admin", config.admin).await?;
         let admin = admin_listener.local_addr()?;
+        let door = match (config.inbox.listen, &queue) {
+            (Some(address), Ok(_)) => {
+                let listener = TcpListener::bind(address).await;
+                let listener = listener.map_err(|error| format!("inbox.listen on {address}: {error}"))?;
+                let address = listener.local_addr()?;
+                Some((address, Acceptor::new(listener, Acceptor::places(config), config)))
+            }
+            (Some(_), Err(why)) => return Err(format!("[inbox]: events are kept as jobs, and {why}").into()),
+            (None, _) => None,
+        };
         let mut config = config.clone();
         config
             .settle_link
@@ -170,6 +186,7 @@ impl Server {
             admin,
             listener,
             admin_acceptor: Acceptor::new(admin_listener, Acceptor::places(&config), &config),
+            door,
             gateway,
             store,
             queue,
@@ -203,14 +220,24 @@ impl Server {
             move |request| admin.clone().oneshot(request.map(axum::body::Body::new)),
             &shutdown,
         );
+        let senders = received(self.door, self.queue, &self.config, &shutdown);
         let workers = Workers::start(&self.gateway, self.listener, &self.config, &shutdown)?;
         let drained = async {
-            tokio::join!(workers.served(), operators, drained_at(work, &shutdown));
+            tokio::join!(workers.served(), operators, senders, drained_at(work, &shutdown));
             self.gateway.layer().drain().await;
             workers.stop();
         };
         shutdown.bounded(self.config.timeouts.drain, drained).await;
         Ok(())
+    }
+}
+
+/// Takes in events until the server is told to stop.
+async fn received(door: Option<(SocketAddr, Acceptor)>, queue: Tasks, config: &Config, shutdown: &Shutdown) {
+    if let (Some((_, acceptor)), Ok(queue)) = (door, queue) {
+        let senders = door::router(queue, &config.inbox);
+        let answer = move |request: http::Request<_>| senders.clone().oneshot(request.map(axum::body::Body::new));
+        acceptor.serve(answer, shutdown).await;
     }
 }
 

@@ -8,6 +8,7 @@ mod audience;
 pub(crate) mod definition;
 pub(crate) mod depths;
 pub(crate) mod errand;
+pub(crate) mod letter;
 mod outcome;
 mod plans;
 mod run;
@@ -27,6 +28,7 @@ use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::errand::HTTP_KIND;
+use self::letter::{Forwarder, INBOX_KIND, QUARANTINE_KIND};
 use self::outcome::OUTCOME_BYTES_MAX;
 use self::plans::StoredPlans;
 pub(crate) use self::plans::is_ours;
@@ -81,6 +83,11 @@ impl Work {
         let plans = StoredPlans::new(Arc::clone(queue), audience::client()?);
         let scheduler = Scheduler::new(Arc::clone(queue), Arc::new(plans));
         let runner = Runner::new(client, Arc::clone(queue), jobs);
+        let forwarder = Forwarder {
+            runner: runner.clone(),
+            queue: Arc::clone(queue),
+            inbox: Arc::new(config.inbox.clone()),
+        };
         let (drain, settle) = (timeouts.drain, SETTLE_FOR_MAX.min(timeouts.drain / 4));
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
         let running = config
@@ -88,6 +95,8 @@ impl Work {
             .dispatcher(queue)?
             .register(Worker::builder(Arc::clone(&tasks)))
             .handle(HTTP_KIND, runner.clone())
+            .handle(INBOX_KIND, forwarder.clone())
+            .handle(QUARANTINE_KIND, forwarder)
             .schedule(&scheduler)
             .otherwise(runner)
             .concurrency(jobs.concurrency)

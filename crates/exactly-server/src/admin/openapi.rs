@@ -11,7 +11,7 @@ use utoipa::{OpenApi, PartialSchema};
 use super::input::{Actor, IdText, OUTCOME_MAX};
 use super::jobs::ask::JobIdText;
 use super::problem::Problem;
-use super::{deliveries, endpoints, events, health, jobs, operators, replays, schedules, service};
+use super::{deliveries, endpoints, events, health, inbox, jobs, operators, replays, schedules, service};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -30,6 +30,7 @@ use super::{deliveries, endpoints, events, health, jobs, operators, replays, sch
         endpoints::list, endpoints::create, endpoints::show, endpoints::change, endpoints::delete, endpoints::pause,
         endpoints::resume, endpoints::disable, endpoints::discard, endpoints::rotate, endpoints::test,
         deliveries::list, deliveries::show, deliveries::retry,
+        inbox::list, inbox::show,
         replays::list, replays::start, replays::show, replays::pause, replays::resume, replays::cancel,
         service::begin, service::renew, service::complete, service::abandon, service::lose,
     ),
@@ -41,6 +42,7 @@ use super::{deliveries, endpoints, events, health, jobs, operators, replays, sch
         (name = "schedules", description = "What is due again and again, in every time zone."),
         (name = "events", description = "What happened, told to every endpoint that wants to know, signed."),
         (name = "endpoints", description = "Who wants to hear of events, and how."),
+        (name = "inbox", description = "Events of others, on their way to a service."),
         (name = "replays", description = "Sending again what failed, or all."),
         (name = "health", description = "For probes and scrapers."),
     )
@@ -79,7 +81,7 @@ const PROBLEMS: [(&str, &str, &str); 11] = [
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
-const REFUSALS: [(&str, &[&str]); 48] = [
+const REFUSALS: [(&str, &[&str]); 50] = [
     ("listCalls", &["422", "500"]),
     ("showCall", &["400", "404", "422", "500"]),
     ("resolveCall", &["400", "404", "408", "409", "413", "415", "422", "500"]),
@@ -140,6 +142,8 @@ const REFUSALS: [(&str, &[&str]); 48] = [
         "retryDelivery",
         &["400", "404", "408", "413", "415", "422", "500", "501"],
     ),
+    ("listInbox", &["422", "500", "501"]),
+    ("showInbox", &["400", "404", "500", "501"]),
     ("listReplays", &["422", "500", "501"]),
     ("startReplay", &["400", "408", "409", "413", "415", "422", "500", "501"]),
     ("showReplay", &["400", "404", "422", "500", "501"]),

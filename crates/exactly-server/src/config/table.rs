@@ -1,5 +1,8 @@
 //! A TOML table, read key by key, with every mistake written down.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -52,7 +55,7 @@ pub(crate) struct Table<'a> {
     path: String,
     at: usize,
     keys: &'a DeTable<'a>,
-    read: BTreeSet<&'static str>,
+    read: BTreeSet<&'a str>,
 }
 
 impl<'a> Table<'a> {
@@ -78,6 +81,19 @@ impl<'a> Table<'a> {
         }
         self.refuse(key, value, "a table", faults);
         None
+    }
+
+    /// The tables in this one, whose names are the user's.
+    pub(crate) fn named(&mut self) -> Vec<(&'a str, Table<'a>)> {
+        let mut tables = Vec::new();
+        for (name, value) in self.keys {
+            if let DeValue::Table(table) = value.get_ref() {
+                let name: &'a str = name.get_ref();
+                self.read.insert(name);
+                tables.push((name, Self::below(format!("{}{name}.", self.path), value, table)));
+            }
+        }
+        tables
     }
 
     /// The tables of the array under `key`.
@@ -345,45 +361,6 @@ impl fmt::Display for Shown<'_> {
                 f.write_str("]")
             }
             DeValue::Table(_) => f.write_str("a table"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_a_unit() {
-        for (text, expected) in [
-            ("250ms", Some(Duration::from_millis(250))),
-            ("10s", Some(Duration::from_secs(10))),
-            ("5 m", Some(Duration::from_mins(5))),
-            ("24h", Some(Duration::from_hours(24))),
-            ("7d", Some(Duration::from_hours(7 * 24))),
-            ("10", None),
-            ("s", None),
-            ("-1s", None),
-            ("1.5h", None),
-            ("1 fortnight", None),
-            ("99999999999999999999s", None),
-            ("9999999999999999999d", None),
-        ] {
-            assert_eq!(duration(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn sizes_have_a_unit_of_two() {
-        for (text, expected) in [
-            ("64KiB", Some(65536)),
-            ("1 MiB", Some(1 << 20)),
-            ("1GiB", Some(1 << 30)),
-            ("1MB", None),
-            ("KiB", None),
-            ("99999999999999GiB", None),
-        ] {
-            assert_eq!(bytes(text), expected, "{text}");
         }
     }
 }

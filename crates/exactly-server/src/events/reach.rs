@@ -12,6 +12,8 @@ use crate::admin::endpoints::wire::{EndpointMade, EndpointPage, EndpointShown, T
 use crate::admin::events::ask::{EventsQuery, NewEvents};
 use crate::admin::events::desk::EventDesk;
 use crate::admin::events::wire::{EventDetail, EventPage, PublishedRows};
+use crate::admin::inbox::ask::InboxQuery;
+use crate::admin::inbox::wire::{InboxDetail, InboxPage};
 use crate::admin::input::Actor;
 use crate::admin::jobs::ask::RequeueOne;
 use crate::admin::replays::ask::{NewReplay, ReplaysQuery};
@@ -136,6 +138,23 @@ impl EventReach {
         match self {
             Self::Api(api) => api.post(&format!("/v1/deliveries/{id}/retry"), wanted).await,
             Self::Store(desk, actor) => Ok(desk.retry(id, wanted, actor).await?),
+        }
+    }
+
+    pub(crate) async fn inbox(&self, query: &InboxQuery) -> Result<InboxPage, Refused> {
+        match self {
+            Self::Api(api) => api.get("/v1/inbox", query).await,
+            Self::Store(desk, _) => Ok(desk.inbox(query).await?),
+        }
+    }
+
+    pub(crate) async fn received(&self, source: &str, event: &str) -> Result<InboxDetail, Refused> {
+        match self {
+            Self::Api(api) => {
+                let path = format!("/v1/inbox/{}/{}", segment(source), segment(event));
+                api.get(&path, &()).await
+            }
+            Self::Store(desk, _) => Ok(desk.received(source, event).await?),
         }
     }
 

@@ -61,6 +61,11 @@ impl Runner {
                 return End::Bury(Failure::new(FailureKind::UnknownKind, message));
             }
         };
+        self.carry_out(task, &errand).await
+    }
+
+    /// Makes this request for a task.
+    pub(super) async fn carry_out(&self, task: &Leased, errand: &Errand) -> End {
         // Not only from the second attempt on: one that its worker has stopped does not count.
         if !errand.repeatable {
             match self.may_have_happened(task).await {
@@ -69,8 +74,8 @@ impl Runner {
                 Err(error) => return self.again(task, FailureKind::Transient, Duration::ZERO, error.to_string()),
             }
         }
-        match self.request(task, &errand) {
-            Ok(request) => self.judged(task, &errand, &request.send().await),
+        match self.request(task, errand) {
+            Ok(request) => self.judged(task, errand, &request.send().await),
             Err(why) => End::Bury(Failure::new(FailureKind::Unreadable, why)),
         }
     }
@@ -147,7 +152,7 @@ impl Runner {
     }
 
     /// By the table, and never earlier than asked; after its end, dead.
-    fn again(&self, task: &Leased, kind: FailureKind, asked: Duration, message: String) -> End {
+    pub(super) fn again(&self, task: &Leased, kind: FailureKind, asked: Duration, message: String) -> End {
         let failure = Failure::new(kind, message);
         let retry = task.failures.saturating_add(1);
         match self

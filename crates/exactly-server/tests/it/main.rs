@@ -15,6 +15,7 @@ mod gateway_bodies;
 mod gateway_config;
 mod gateway_policy;
 mod hostile;
+mod inbox;
 mod jobs;
 mod joined;
 mod migrate;

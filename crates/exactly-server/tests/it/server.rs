@@ -22,6 +22,8 @@ pub(crate) struct Server {
     /// Where clients come in.
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Where events of others come in, if its settings say so.
+    pub(crate) door: Option<SocketAddr>,
     child: Child,
     command: Vec<String>,
     folder: TempDir,
@@ -65,10 +67,11 @@ impl Server {
             &format!("http://{upstream}"),
         ];
         let command: Vec<_> = command.into_iter().map(str::to_owned).collect();
-        let (child, listen, admin) = spawn(&command, log);
+        let (child, listen, admin, door) = spawn(&command, log, settings.contains("[inbox"));
         Self {
             listen,
             admin,
+            door,
             child,
             command,
             folder,
@@ -89,7 +92,7 @@ impl Server {
     /// Starts again on what the last run left on disk, at another address.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        (self.child, self.listen, self.admin) = spawn(&self.command, Stdio::inherit());
+        (self.child, self.listen, self.admin, self.door) = spawn(&self.command, Stdio::inherit(), self.door.is_some());
     }
 
     /// Asks it to stop.
@@ -153,7 +156,7 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Starts it, and reads from it where it listens.
-fn spawn(command: &[String], log: Stdio) -> (Child, SocketAddr, SocketAddr) {
+fn spawn(command: &[String], log: Stdio, has_door: bool) -> (Child, SocketAddr, SocketAddr, Option<SocketAddr>) {
     let arguments: Vec<_> = command.iter().map(String::as_str).collect();
     let mut child = exactly(&arguments)
         .stdin(Stdio::null())
@@ -168,5 +171,6 @@ fn spawn(command: &[String], log: Stdio) -> (Child, SocketAddr, SocketAddr) {
         let (_, address) = line.rsplit_once("http://").expect("an address");
         address.parse().expect("an address")
     };
-    (child, address(), address())
+    let (listen, admin) = (address(), address());
+    (child, listen, admin, has_door.then(address))
 }

@@ -82,6 +82,18 @@ pub(super) const ENDPOINT_CLOSED: Kind = Kind {
     code: "CONFLICT.endpoint.closed",
     title: "The endpoint gets nothing for now",
 };
+pub(super) const NO_SUCH_SOURCE: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-source",
+    code: "NOT_FOUND.source",
+    title: "There is no such source",
+};
+pub(super) const NO_SUCH_RECEIVED: Kind = Kind {
+    status: StatusCode::NOT_FOUND,
+    name: "no-such-event",
+    code: "NOT_FOUND.event",
+    title: "There is no such event",
+};
 pub(super) const NO_SUCH_REPLAY: Kind = Kind {
     status: StatusCode::NOT_FOUND,
     name: "no-such-replay",

@@ -79,7 +79,7 @@ fn every_operation_says_who_may_and_how_it_fails() {
             assert_eq!(path.contains("{id}"), item["parameters"].is_array(), "{place}");
         }
     }
-    assert_eq!(operations, 51);
+    assert_eq!(operations, 53);
     assert_eq!(document["security"], serde_json::json!([{"token": []}]));
 }
 

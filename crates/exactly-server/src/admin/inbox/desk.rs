@@ -1,0 +1,41 @@
+//! What operators are shown of events that came in, wherever they ask from.
+
+use exactly::queue::{TaskFilter, TaskId};
+
+use super::ask::{InboxQuery, SourceText};
+use super::wire::{InboxDetail, InboxPage, ReceivedShown};
+use crate::admin::desk::asked;
+use crate::admin::events::desk::EventDesk;
+use crate::admin::problem::{Answer, Problem};
+use crate::config::is_source_name;
+use crate::work::letter::{INBOX_KIND, QUARANTINE_KIND, lane_of};
+
+impl EventDesk {
+    pub(crate) async fn inbox(&self, query: &InboxQuery) -> Answer<InboxPage> {
+        let kind = if query.quarantined { QUARANTINE_KIND } else { INBOX_KIND };
+        let source = query.source.as_ref().map(SourceText::as_ref);
+        if source.is_some_and(|name| !is_source_name(name)) {
+            return Err(Problem::invalid("source", "is no name of a source"));
+        }
+        let filter = TaskFilter {
+            kind: Some(kind.to_owned()),
+            lane: source.map(lane_of),
+            state: query.state.map(Into::into),
+            ..TaskFilter::default()
+        };
+        let shown = |view: &_| Some(ReceivedShown::of(view));
+        let looked = self.look_through(&filter, query.after, query.limit, shown).await?;
+        Ok(InboxPage {
+            events: looked.found,
+            next: looked.next,
+        })
+    }
+
+    pub(crate) async fn received(&self, source: &str, event: &str) -> Answer<InboxDetail> {
+        let id = TaskId::of(INBOX_KIND, &format!("{source} {event}"));
+        let view = asked("read the event", self.queue().show(id)).await?;
+        let view = view.ok_or_else(|| Problem::no_such_received(source, event))?;
+        let attempts = asked("read its attempts", self.queue().attempts(id)).await?;
+        Ok(InboxDetail::of(&view, &attempts))
+    }
+}

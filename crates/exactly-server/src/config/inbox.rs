@@ -1,0 +1,112 @@
+//! Whose events come in, and where they go.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::net::SocketAddr;
+
+use exactly::webhook::Verifier;
+
+use super::table::{Faults, Table};
+use crate::listen::Style;
+use crate::work::errand::address;
+
+/// The longest name of a source, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What a server that receives events goes by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inbox {
+    /// Where senders come in. It is an address of its own: strangers reach it, and nothing else is there.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Whose events are taken, by name.
+    pub(crate) sources: BTreeMap<String, Source>,
+}
+
+/// Somebody who sends events.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// What tells theirs from others'.
+    pub(crate) verifier: Verifier,
+    /// The service that gets them.
+    pub(crate) forward: String,
+}
+
+impl Inbox {
+    pub(super) fn of_table(mut table: Table<'_>, faults: &mut Faults<'_>) -> Self {
+        let mut inbox = Self {
+            listen: table.parsed("listen", "an address such as \"127.0.0.1:8082\"", faults),
+            sources: BTreeMap::new(),
+        };
+        for (name, mut source) in table.named() {
+            if !is_name(name) {
+                let what =
+                    format!("inbox.{name} is no name of a source: use 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -");
+                faults.add(source.at(), what);
+            }
+            if let Some(read) = Source::of_table(name, &mut source, faults) {
+                inbox.sources.insert(name.to_owned(), read);
+            }
+            source.finish(faults);
+        }
+        if inbox.listen.is_none() && !table.has("listen") {
+            faults.add(table.at(), "inbox needs listen, the address at which senders come in");
+        }
+        table.finish(faults);
+        inbox
+    }
+}
+
+impl Source {
+    fn of_table(name: &str, table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Self> {
+        let styles = [
+            ("standard", Style::Standard),
+            ("stripe", Style::Stripe),
+            ("github", Style::Github),
+        ];
+        let style = table.word("style", &styles, faults).unwrap_or_default();
+        let secrets = table.list::<String>("secrets", "secrets, or \"$NAME\" for one in the environment", faults);
+        let accepted = "an http or https address";
+        let forward = table.read("forward", accepted, faults, |value| {
+            let text = value.as_str()?;
+            address("forward", text).ok().map(|_| text.to_owned())
+        });
+        let missing = ["secrets", "forward"].into_iter().filter(|key| !table.has(key));
+        for key in missing {
+            faults.add(table.at(), format!("inbox.{name} needs {key}"));
+        }
+        // Not the way in which other values are refused: these are not to be shown.
+        let mut refuse = |what: String| faults.add(table.at_of("secrets"), format!("inbox.{name}.secrets: {what}"));
+        let read: Result<Vec<String>, String> = secrets?.iter().map(|secret| of_environment(secret)).collect();
+        let verifier = read.and_then(|secrets| {
+            if secrets.is_empty() {
+                return Err("there are none, so nothing could be verified".to_owned());
+            }
+            let secrets = secrets.iter().map(String::as_str);
+            style.verifier(secrets).map_err(|why| why.to_string())
+        });
+        match verifier {
+            Ok(verifier) => Some(Self {
+                verifier,
+                forward: forward?,
+            }),
+            Err(what) => {
+                refuse(what);
+                None
+            }
+        }
+    }
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
+
+/// `$NAME` is what the environment has under that name. No secret begins so.
+#[expect(clippy::disallowed_methods, reason = "the configuration names the variable")]
+fn of_environment(secret: &str) -> Result<String, String> {
+    match secret.strip_prefix('$') {
+        Some(name) => env::var(name).map_err(|_| format!("{name} is not in the environment")),
+        None => Ok(secret.to_owned()),
+    }
+}
