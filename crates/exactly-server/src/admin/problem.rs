@@ -17,8 +17,8 @@ use utoipa::ToSchema;
 use self::kind::{
     BODY_LATE, BODY_TOO_LARGE, BUSY, ENDPOINT_CLOSED, ENDPOINT_TAKEN, FAILED, IN_FLIGHT, INVALID, Kind, MEDIA_TYPE,
     METHOD, NO_EVENTS, NO_JOBS, NO_SUCH_CALL, NO_SUCH_DELIVERY, NO_SUCH_ENDPOINT, NO_SUCH_EVENT, NO_SUCH_JOB,
-    NO_SUCH_PATH, NO_SUCH_RECEIVED, NO_SUCH_REPLAY, NO_SUCH_SCHEDULE, NO_SUCH_SOURCE, NOT_IN_DOUBT, OTHER_EVENT,
-    OTHER_KIND, REPLAY_TAKEN, STORE_UNAVAILABLE, SUPERSEDED, UNAUTHORIZED, UNREADABLE,
+    NO_SUCH_PATH, NO_SUCH_REPLAY, NO_SUCH_SCHEDULE, NO_SUCH_SOURCE, NOT_IN_DOUBT, OTHER_EVENT, OTHER_KIND,
+    REPLAY_TAKEN, STORE_UNAVAILABLE, SUPERSEDED, UNAUTHORIZED, UNREADABLE,
 };
 
 /// How soon to try again when nothing better is known.
@@ -155,7 +155,7 @@ impl Problem {
     }
 
     pub(crate) fn no_such_received(source: &str, id: &str) -> Self {
-        NO_SUCH_RECEIVED.with(format!(
+        NO_SUCH_EVENT.with(format!(
             "no event of {source:?} has the id {id:?}: it never came, or was forgotten"
         ))
     }

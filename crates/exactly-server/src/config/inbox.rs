@@ -64,7 +64,7 @@ impl Source {
             ("github", Style::Github),
         ];
         let style = table.word("style", &styles, faults).unwrap_or_default();
-        let secrets = table.list::<String>("secrets", "secrets, or \"$NAME\" for one in the environment", faults);
+        let secrets = table.secrets("secrets", faults);
         let accepted = "an http or https address";
         let forward = table.read("forward", accepted, faults, |value| {
             let text = value.as_str()?;

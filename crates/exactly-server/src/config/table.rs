@@ -208,6 +208,23 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// Texts that are not to be shown, not even if they are wrong.
+    pub(crate) fn secrets(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Vec<String>> {
+        let value = self.get(key)?;
+        let texts = match value.get_ref() {
+            DeValue::Array(array) => {
+                let texts = array.iter().map(|element| text(element.get_ref()).map(str::to_owned));
+                texts.collect::<Option<Vec<_>>>()
+            }
+            _ => None,
+        };
+        if texts.is_none() {
+            let what = format!("{}{key} is something else than a list of texts", self.path);
+            faults.add(value.span().start, what);
+        }
+        texts
+    }
+
     /// Every key of a table whose keys are the user's, with its text.
     pub(crate) fn texts(&mut self, faults: &mut Faults<'_>) -> Vec<(&'a str, &'a str)> {
         let mut texts = Vec::new();

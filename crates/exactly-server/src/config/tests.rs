@@ -182,3 +182,61 @@ sauce = "shop"
         assert!(told.starts_with(&format!("{line}: {what}")), "{told}");
     }
 }
+
+#[test]
+fn a_file_says_whose_events_come_in() {
+    let config = Config::parse(
+        r#"
+        [inbox]
+        listen = "127.0.0.1:8082"
+        [inbox.shop]
+        secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "$PATH"]
+        style = "github"
+        forward = "http://127.0.0.1:3000/hook"
+        "#,
+    );
+    let inbox = config.unwrap().inbox;
+    assert_eq!(inbox.listen, Some("127.0.0.1:8082".parse().unwrap()));
+    assert_eq!(inbox.sources["shop"].forward, "http://127.0.0.1:3000/hook");
+}
+
+#[test]
+fn every_mistake_about_the_inbox_is_told_at_once_and_no_secret_is() {
+    let text = r#"
+[inbox]
+[inbox.shop]
+secrets = "hunter2"
+forward = "ftp://shop.example"
+style = "stripes"
+[inbox."a b"]
+secrets = ["whsec_hunter2"]
+forward = "http://127.0.0.1:3000/"
+[inbox.pay]
+secrets = ["$NOBODY_SETS_THIS"]
+forward = "http://127.0.0.1:3000/"
+[inbox.none]
+secrets = []
+"#;
+    let faults = Config::parse(text).unwrap_err();
+    let told: Vec<_> = faults
+        .iter()
+        .map(|fault| format!("{}: {}", fault.line, fault.what))
+        .collect();
+    assert!(!told.iter().any(|told| told.contains("hunter2")), "{told:#?}");
+    for expected in [
+        "2: inbox needs listen",
+        "4: inbox.shop.secrets is something else than a list of texts",
+        "5: inbox.shop.forward is \"ftp://shop.example\", accepted is an http or https address",
+        "6: inbox.shop.style is \"stripes\", accepted is \"standard\" or \"stripe\" or \"github\"",
+        "7: inbox.a b is no name of a source",
+        "8: inbox.a b.secrets: ",
+        "11: inbox.pay.secrets: NOBODY_SETS_THIS is not in the environment",
+        "13: inbox.none needs forward",
+        "14: inbox.none.secrets: there are none",
+    ] {
+        assert!(
+            told.iter().any(|told| told.starts_with(expected)),
+            "{expected} is not in {told:#?}"
+        );
+    }
+}

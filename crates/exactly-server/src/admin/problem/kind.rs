@@ -88,12 +88,6 @@ pub(super) const NO_SUCH_SOURCE: Kind = Kind {
     code: "NOT_FOUND.source",
     title: "There is no such source",
 };
-pub(super) const NO_SUCH_RECEIVED: Kind = Kind {
-    status: StatusCode::NOT_FOUND,
-    name: "no-such-event",
-    code: "NOT_FOUND.event",
-    title: "There is no such event",
-};
 pub(super) const NO_SUCH_REPLAY: Kind = Kind {
     status: StatusCode::NOT_FOUND,
     name: "no-such-replay",
