@@ -85,6 +85,10 @@ impl Queue for Fenceless {
         self.queue.revive(ids)
     }
 
+    fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
+        self.queue.hasten(ids)
+    }
+
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32> {
         self.queue.prune(state, age, limit)
     }
