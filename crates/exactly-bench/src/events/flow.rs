@@ -229,9 +229,9 @@ pub(super) async fn dead_endpoint(server: &Database, share: u64) -> Result<Vec<F
 /// As many deliveries as these, like the one that is there.
 fn copies(count: u64) -> String {
     format!(
-        "insert into exactly.tasks
-         select (jsonb_populate_record(null::exactly.tasks, to_jsonb(one) || jsonb_build_object(
-             'id', gen_random_uuid(), 'key', 'evt_' || n || ' dead-0', 'state', 0, 'due_at', now()))).*
+        "insert into exactly.tasks (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
+         select now(), one.enqueued_at, one.fence, one.version, gen_random_uuid(), one.kind, 'evt_' || n || ' dead-0', one.lane,
+                one.payload
          from (select * from exactly.tasks where kind = 'exactly.delivery' and key like '% dead-0' limit 1) one,
               generate_series(1, {count}) n"
     )
