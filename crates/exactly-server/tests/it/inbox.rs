@@ -192,7 +192,13 @@ async fn what_is_not_the_senders_is_refused_and_nothing_is_kept_of_it() {
     let refused = hub.send("shop", &by_shop("evt_1", 0, &large), &large).await;
     assert_eq!(refused.status(), 413, "{}", refused.text());
     assert_eq!(hub.send("nobody", &by_shop("evt_1", 0, "{}"), "{}").await.status(), 404);
-    assert_eq!(hub.get("/v1/inbox").await, json!({"events": [], "next": null}));
+    for path in [
+        "/v1/inbox",
+        "/v1/inbox?source=shop",
+        "/v1/inbox?source=no%20such%20name",
+    ] {
+        assert_eq!(hub.get(path).await, json!({"events": [], "next": null}));
+    }
 
     let door = hub.server.door.unwrap();
     for path in ["/v1/jobs", "/v1/inbox", "/v1/endpoints", "/metrics", "/openapi.json"] {
