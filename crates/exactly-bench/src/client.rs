@@ -44,6 +44,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let folder = bench_folder()?;
     let facts = Facts::gather(&folder)?;
     let server = Server::start(&App::Bare).await?;
+    // reqwest's own client takes what the process has, and is made by nobody else here.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let sides = [
         ("reqwest", Side::Plain(reqwest::Client::new())),
         ("client", Side::Ours(Client::new())),
