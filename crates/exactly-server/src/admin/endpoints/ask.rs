@@ -92,7 +92,7 @@ impl Chosen {
 #[schema(example = json!({"id": "books", "url": "https://books.example/hook", "types": ["invoice.*"]}))]
 pub(crate) struct NewEndpoint {
     /// What it is known by; a random one unless told otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub(crate) id: Option<String>,
     /// Where to post: an http or https address.
@@ -103,11 +103,11 @@ pub(crate) struct NewEndpoint {
     #[schema(required = false, max_items = 100)]
     pub(crate) types: Vec<String>,
     /// What signs: `whsec_…` or `whsk_…`. Without one, one is made and told once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, max_length = 256)]
     pub(crate) secret: Option<SecretText>,
     /// What kind of secret is made, if none is given: `v1` unless told otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(inline, nullable = false)]
     pub(crate) scheme: Option<Scheme>,
     /// What is sent beside our own headers.
@@ -134,15 +134,15 @@ pub(crate) struct NewEndpoint {
 #[schema(example = json!({"types": ["invoice.*"], "per_second": 50}))]
 pub(crate) struct EndpointChange {
     /// Where to post.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 2048)]
     pub(crate) url: Option<String>,
     /// What it wants to hear of; everything if there is nothing in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_items = 100)]
     pub(crate) types: Option<Vec<String>>,
     /// What is sent beside our own headers, all of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) headers: Option<BTreeMap<String, String>>,
     /// How many deliveries are under way at once, over all servers.
@@ -176,11 +176,11 @@ pub(crate) struct EndpointChange {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rotate {
     /// What signs from now on: `whsec_…` or `whsk_…`. Without one, one is made and told once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, max_length = 256)]
     pub(crate) secret: Option<SecretText>,
     /// What kind of secret is made, if none is given: `v1` unless told otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(inline, nullable = false)]
     pub(crate) scheme: Option<Scheme>,
     /// For how long the old ones still sign beside it, in milliseconds; a day unless told otherwise.
@@ -198,7 +198,12 @@ pub(crate) struct Rotate {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestEvent {
     /// Its type; `exactly.test` unless told otherwise.
-    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "type",
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$", max_length = 128)]
     pub(crate) event_type: Option<String>,
     /// What it tells: any JSON.

@@ -7,6 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::admin::input::{FilterText, Instant, Limit};
 use crate::admin::jobs::ask::JobIdText;
+use crate::admin::jobs::ask::given;
 use crate::admin::jobs::wire::JobState;
 use crate::config::Source;
 use crate::work::errand::Wrong;
@@ -51,7 +52,7 @@ pub(crate) struct EventsQuery {
 #[schema(example = json!({"id": "inv-17-paid", "type": "invoice.paid", "data": {"invoice": 17}}))]
 pub(crate) struct NewEvent {
     /// What it is known by, everywhere and for good. Without one it gets a random one, and published twice it is two events.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[!-\\-/-~]{1,128}$")]
     pub(crate) id: Option<String>,
     /// What kind of thing happened: words with dots between them.
@@ -66,7 +67,7 @@ pub(crate) struct NewEvent {
     #[schema(inline)]
     pub(crate) timestamp: Option<Instant>,
     /// Who tells of it; as the server is configured, unless told otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub(crate) source: Option<String>,
 }

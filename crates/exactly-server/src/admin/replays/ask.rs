@@ -6,6 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::admin::endpoints::ask::PerSecond;
 use crate::admin::input::{Instant, Limit, Reason, Text};
+use crate::admin::jobs::ask::given;
 use crate::admin::problem::{Answer, Problem};
 
 pub(crate) type ReplayIdText = Text<64>;
@@ -41,18 +42,18 @@ pub(crate) enum WhichText {
 #[schema(example = json!({"id": "after-the-outage", "which": "failed", "endpoint": "books", "per_second": 50}))]
 pub(crate) struct NewReplay {
     /// What it is known by: started again with the same id it is the same replay. A random one unless told otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub(crate) id: Option<String>,
     /// Only what has failed for good, or all.
     #[schema(inline)]
     pub(crate) which: WhichText,
     /// Of this event; with an endpoint, it is about one delivery.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[!-\\-/-~]{1,128}$")]
     pub(crate) event: Option<String>,
     /// To this endpoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub(crate) endpoint: Option<String>,
     /// Of events of these types: `invoice.paid`, or `invoice.*` for all below a word; of all if there is nothing in it.
