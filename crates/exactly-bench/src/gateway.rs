@@ -20,7 +20,6 @@ use crate::report::{self, Finding, Wanted};
 use crate::serve::App;
 use crate::versus::{Expected, Pace, Side, alternate};
 
-const CLIENTS: usize = 64;
 const SERIES: u32 = 1;
 const KEYS: u64 = 10_000;
 /// A header that means nothing to anyone, so that requests without a key have the size of those with one.
@@ -36,6 +35,10 @@ pub(crate) struct Options {
     /// How many turns each side has.
     #[arg(long, default_value_t = 7)]
     rounds: u32,
+    /// How many connections the client has, with a request under way on each. First requests share commits, so what one
+    /// costs depends on how many there are at once.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    clients: u16,
     /// How long, before each round, to wait for other programs to leave the cores alone.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     patience: u64,
@@ -76,7 +79,7 @@ async fn throughput(options: &Options, pace: Pace, scratch: &TempDir) -> Result<
         upstream: upstream.address,
     };
     let side = async |name: &str, server: Server, header: &str, keys: Keys, expected: Expected| {
-        let clients = Clients::connect_with(server.address, CLIENTS, header).await?;
+        let clients = Clients::connect_with(server.address, options.clients.into(), header).await?;
         Ok::<_, crate::Error>(Side {
             name: name.to_owned(),
             server,
