@@ -17,7 +17,7 @@ const LOOK_AGAIN: Schedule = Schedule::Doubling {
     cap: Duration::from_mins(15),
 };
 
-/// So often a task looks for a process that knows its plan, which takes about a day. Counted and not timed, because one that
+/// So often a task looks for a process that knows its plan, or for a service that answers, which takes about a day. Counted and not timed, because one that
 /// is caught up may be a week late when it is made.
 const LOOKS_MAX: u32 = 100;
 
@@ -51,7 +51,8 @@ impl Halt {
                     return End::Bury(Failure::new(FailureKind::Logic, message));
                 }
                 let failure = Failure::new(FailureKind::Transient, message);
-                match wait(&Schedule::SCHEDULED) {
+                // A service that is down for the morning is no reason for a day without its jobs.
+                match wait(&Schedule::SCHEDULED).or_else(|| wait(&LOOK_AGAIN).filter(|_| retry < LOOKS_MAX)) {
                     Some(after) => End::Retry { after, failure },
                     None => End::Bury(failure),
                 }
