@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::future::Future;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -109,7 +110,9 @@ impl Command {
             Self::CheckConfig(args) => args.run(),
             Self::Conformance(args) => block_on(args.run()),
             Self::Completions { shell } => {
-                clap_complete::generate(shell, &mut Cli::command(), "exactly", &mut std::io::stdout());
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "exactly", &mut script);
+                say(&script)?;
                 Ok(ExitCode::SUCCESS)
             }
         }
@@ -122,6 +125,15 @@ fn block_on(command: impl Future<Output = Ended>) -> Ended {
         .enable_all()
         .build()?
         .block_on(command)
+}
+
+/// Prints what was asked for. Whoever has read enough of it and closes the pipe, as `head` does, is no reason to fail.
+pub(crate) fn say(text: impl AsRef<[u8]>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        said => said,
+    }
 }
 
 /// An error with everything that led to it.

@@ -8,7 +8,7 @@ pub(crate) mod reach;
 mod show;
 
 use self::command::Command;
-pub(crate) use self::command::json_lines;
+pub(crate) use self::command::{json_lines, steps};
 use crate::calls::{ReachArgs, ended};
 use crate::cli::Ended;
 

@@ -68,6 +68,13 @@ pub async fn reviving_twice_is_reviving_once<H: QueueHarness>(harness: &H) {
     let _ = the_one(&*queue).await;
     assert_eq!(answered(queue.revive(&[id]).await), [Some(TaskState::Running)]);
     assert_eq!(leased(&*queue, 10).await, []);
+    // In one call as well: who counts what was revived counts it once.
+    for state in [TaskState::Dead, TaskState::Held] {
+        let id = in_state(&*queue, &format!("{state} twice"), state).await;
+        let twice = answered(queue.revive(&[id, id]).await);
+        assert_eq!(twice, [Some(state), Some(TaskState::Waiting)]);
+        assert_eq!(leased(&*queue, 10).await.len(), 1);
+    }
 }
 
 /// Failures and rescues start anew; the history stays.

@@ -59,11 +59,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Answer<Self> {
-        if !is_json(request.headers()) {
+        let is_json = is_json(request.headers());
+        let may_be_nothing = !request.headers().contains_key(header::CONTENT_TYPE);
+        if !is_json && !may_be_nothing {
             return Err(Problem::media_type());
         }
         let body = read(request).await?;
-        parse_json(&body).map(Self)
+        if is_json {
+            parse_json(&body).map(Self)
+        } else if body.is_empty() {
+            // Nothing was said: what has to be is missed by its name.
+            parse_json(b"{}").map(Self)
+        } else {
+            Err(Problem::media_type())
+        }
     }
 }
 

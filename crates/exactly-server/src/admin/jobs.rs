@@ -105,7 +105,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, JobNamed(id): JobNamed
     tag = "jobs",
     operation_id = "requeueJob",
     params(("job" = JobIdText, Path, description = "The job's id: a UUID")),
-    request_body = RequeueOne,
+    request_body = Option<RequeueOne>,
     responses((status = 200, description = "What became of it", body = RequeuedRow))
 )]
 pub(super) async fn requeue_one(

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Refused;
 use super::table::Table;
+use crate::cli::say;
 use crate::admin::wire::{Became, Call, CallDetail, CallPage, Phase, Purged, Settled, Trail};
 
 /// How much of an id a table shows: more than enough to name it by.
@@ -15,12 +16,12 @@ const ID_SHOWN: usize = 16;
 
 /// Prints `value` as JSON, or as `text`.
 pub(crate) fn print<T: Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), Refused> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(value).map_err(Refused::failed)?);
+    let text = if json {
+        serde_json::to_string_pretty(value).map_err(Refused::failed)? + "\n"
     } else {
-        print!("{}", text(value));
-    }
-    Ok(())
+        text(value)
+    };
+    say(text).map_err(Refused::failed)
 }
 
 pub(super) fn page(page: &CallPage) -> String {

@@ -14,7 +14,7 @@ use crate::admin::input::{FilterText, Instant, Limit};
 use crate::admin::jobs::ask::JobIdText;
 use crate::admin::jobs::wire::JobState;
 use crate::calls::{Refused, counted, parsed, print, read_text};
-use crate::jobs::json_lines;
+use crate::jobs::{json_lines, steps};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -122,7 +122,7 @@ impl Publish {
             rows: Vec::new(),
         };
         // Step by step, so that no request is too large; what is published stays so if one fails.
-        for chunk in steps(&events) {
+        for chunk in steps(&events, EVENTS_MAX) {
             let step = reach.publish(chunk.to_vec()).await?;
             total.new = total.new.saturating_add(step.new);
             total.found = total.found.saturating_add(step.found);
@@ -161,25 +161,6 @@ impl Publish {
     }
 }
 
-/// As many at once as the API takes: in number, and in bytes.
-fn steps(events: &[Box<RawValue>]) -> Vec<&[Box<RawValue>]> {
-    const BYTES_MAX: usize = 1 << 20;
-    let mut steps = Vec::new();
-    let mut rest = events;
-    while !rest.is_empty() {
-        let mut bytes = 0_usize;
-        let fitting = rest.iter().take(EVENTS_MAX).take_while(|event| {
-            bytes = bytes.saturating_add(event.get().len());
-            bytes <= BYTES_MAX
-        });
-        // One that is too large by itself is refused by name.
-        let (step, after) = rest.split_at(fitting.count().max(1));
-        steps.push(step);
-        rest = after;
-    }
-    steps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,15 +170,5 @@ mod tests {
         let example = PUBLISH_HELP.split('\'').nth(3).unwrap();
         let event: NewEvent = serde_json::from_str(example).unwrap();
         assert_eq!(event.event_type, "invoice.paid");
-    }
-
-    #[test]
-    fn no_step_is_larger_than_the_api_takes() {
-        let of = |bytes: usize| to_raw_value(&"x".repeat(bytes - 2)).unwrap();
-        let lens = |events: &[Box<RawValue>]| steps(events).iter().map(|step| step.len()).collect::<Vec<_>>();
-        assert_eq!(lens(&vec![of(10); 2500]), [1000, 1000, 500]);
-        assert_eq!(lens(&vec![of(400 << 10); 5]), [2, 2, 1]);
-        assert_eq!(lens(&[of(2 << 20), of(10)]), [1, 1]);
-        assert_eq!(lens(&[]), [0; 0]);
     }
 }

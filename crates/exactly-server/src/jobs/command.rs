@@ -252,8 +252,8 @@ impl Enqueue {
             rows: Vec::new(),
         };
         // Step by step, so that no request is too large; what is enqueued stays so if one fails.
-        for chunk in jobs.chunks(JOBS_MAX) {
-            let step = reach.enqueue(chunk.to_vec()).await?;
+        for step in steps(&jobs, JOBS_MAX) {
+            let step = reach.enqueue(step.to_vec()).await?;
             total.new = total.new.saturating_add(step.new);
             total.found = total.found.saturating_add(step.found);
             total.invalid = total.invalid.saturating_add(step.invalid);
@@ -361,4 +361,38 @@ pub(crate) fn json_lines(path: &Path, what: &str) -> Result<Vec<Box<RawValue>>, 
         return Err(Refused::Usage(format!("{}: there is no {what} in it", path.display())));
     }
     Ok(jobs)
+}
+
+/// As many at once as the API takes: in number, and in bytes.
+pub(crate) fn steps(rows: &[Box<RawValue>], rows_max: usize) -> Vec<&[Box<RawValue>]> {
+    const BYTES_MAX: usize = 1 << 20;
+    let mut steps = Vec::new();
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let mut bytes = 0_usize;
+        let fitting = rest.iter().take(rows_max).take_while(|row| {
+            bytes = bytes.saturating_add(row.get().len());
+            bytes <= BYTES_MAX
+        });
+        // One that is too large by itself is refused by name.
+        let (step, after) = rest.split_at(fitting.count().max(1));
+        steps.push(step);
+        rest = after;
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_is_larger_than_the_api_takes() {
+        let of = |bytes: usize| to_raw_value(&"x".repeat(bytes - 2)).unwrap();
+        let lens = |rows: &[Box<RawValue>]| steps(rows, 1000).iter().map(|step| step.len()).collect::<Vec<_>>();
+        assert_eq!(lens(&vec![of(10); 2500]), [1000, 1000, 500]);
+        assert_eq!(lens(&vec![of(400 << 10); 5]), [2, 2, 1]);
+        assert_eq!(lens(&[of(2 << 20), of(10)]), [1, 1]);
+        assert_eq!(lens(&[]), [0; 0]);
+    }
 }

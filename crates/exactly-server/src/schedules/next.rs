@@ -8,7 +8,10 @@ use exactly::schedule::{CronExpr, Interval, Pattern, PatternError, TimeOfDay, Zo
 use jiff::Timestamp;
 
 use super::show;
-use crate::cli::Ended;
+use crate::cli::{Ended, say};
+
+/// A day of minutes for two months, or a daily time for 270 years.
+const COUNT_MAX: i64 = 100_000;
 
 /// What is meant, where, and from when on.
 #[derive(Debug, clap::Args)]
@@ -24,9 +27,9 @@ pub(super) struct Next {
     /// Only what is later than this instant, such as 2027-03-14T00:00:00Z; now, if there is none.
     #[arg(long, value_name = "INSTANT", value_parser = instant)]
     after: Option<Timestamp>,
-    /// At most so many, up to 1000.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    count: u16,
+    /// At most so many, up to 100000.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=COUNT_MAX))]
+    count: u32,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -52,12 +55,12 @@ impl Next {
         let pattern = self.pattern()?;
         let zone = self.zone.map_or_else(|| "UTC".parse(), Ok)?;
         let after = self.after.map_or_else(now, Ok)?;
-        let found: Vec<_> = pattern.after(&zone, after).take(self.count.into()).collect();
-        if self.json {
-            println!("{}", show::json(&zone, &found)?);
+        let found: Vec<_> = pattern.after(&zone, after).take(usize::try_from(self.count)?).collect();
+        say(if self.json {
+            show::json(&zone, &found)? + "\n"
         } else {
-            print!("{}", show::table(&pattern, &zone, &found));
-        }
+            show::table(&pattern, &zone, &found)
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 

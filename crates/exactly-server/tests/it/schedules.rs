@@ -165,8 +165,8 @@ fn what_was_told_wrongly_comes_with_what_is_accepted() {
             [&daily[..], &["--anchor", "2027-01-01T00:00:00Z"]].concat(),
             "cannot be used with",
         ),
-        ([&daily[..], &["--count", "0"]].concat(), "1..=1000"),
-        ([&daily[..], &["--count", "1001"]].concat(), "1..=1000"),
+        ([&daily[..], &["--count", "0"]].concat(), "1..=100000"),
+        ([&daily[..], &["--count", "100001"]].concat(), "1..=100000"),
         (
             [&daily[..], &["--after", "tomorrow"]].concat(),
             "an instant such as 2027-03-14T07:00:00Z",

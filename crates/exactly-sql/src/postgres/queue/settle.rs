@@ -270,7 +270,15 @@ impl PgQueue {
         ids: &[TaskId],
     ) -> Result<Vec<Option<TaskState>>, sqlx::Error> {
         let rows = self.sql.revive.query().bind(uuids(ids)).fetch_all(conn).await?;
-        states(ids, &rows)
+        let mut were = states(ids, &rows)?;
+        let mut seen = HashSet::with_capacity(ids.len());
+        for (id, was) in ids.iter().zip(&mut were) {
+            // Named a second time, it waits already.
+            if !seen.insert(id) && matches!(was, Some(TaskState::Dead | TaskState::Held)) {
+                *was = Some(TaskState::Waiting);
+            }
+        }
+        Ok(were)
     }
 
     pub(super) async fn hasten_on(
