@@ -7,6 +7,7 @@ pub mod arrivals;
 pub mod attempts;
 pub mod book;
 pub mod caps;
+pub mod conclude;
 pub mod enqueue;
 pub mod fairness;
 pub mod fence;

@@ -134,6 +134,7 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/jobs/requeue", post(jobs::requeue))
         .route("/v1/jobs/{job}", get(jobs::show))
         .route("/v1/jobs/{job}/requeue", post(jobs::requeue_one))
+        .route("/v1/jobs/{job}/resolve", post(jobs::resolve))
         .route("/v1/lanes", get(jobs::lanes))
         .route("/v1/lanes/{lane}", put(jobs::change_lane))
         .route("/v1/schedules", get(schedules::list))

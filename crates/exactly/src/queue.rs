@@ -56,6 +56,7 @@ mod transactional;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 pub use self::book::{Book, Entry};
@@ -70,7 +71,7 @@ pub use self::ruling::Ruling;
 pub use self::task::{Enqueued, Found, InvalidTask, Lane, Task, TaskId, TaskState};
 pub use self::transactional::TransactionalQueue;
 use crate::store::Reply;
-use crate::{StoreError, StoreErrorKind};
+use crate::{Fenced, StoreError, StoreErrorKind};
 
 /// The most tasks, leases or settlements that one call takes.
 pub const BATCH_MAX: usize = 10_000;
@@ -113,6 +114,12 @@ pub trait Queue: Debug + Send + Sync + 'static {
     /// Dead or held → waiting, with its attempts to run anew and its history kept. An answer per id, in order: what the
     /// task was. Only dead and held ones were changed; repeating it therefore changes nothing.
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>>;
+
+    /// Dead or held → done, by the word of somebody who found out that it happened. `seen` is the task and the fence that
+    /// the word is about: one that was revived meanwhile is not concluded, it may be running.
+    ///
+    /// Repeatable: concluding again with the same outcome is `Applied`.
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced>;
 
     /// Makes tasks that wait due now. An answer per id, in order: what the task was. Only waiting ones that are due later were
     /// changed, and in nothing else; repeating it therefore changes nothing.

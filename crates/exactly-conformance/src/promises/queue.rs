@@ -182,6 +182,10 @@ macro_rules! __queue_promises {
                 two_rescuers_rescue_each_task_once
                 settling_and_rescuing_exclude_each_other
             }
+            conclude {
+                held_and_dead_tasks_are_concluded
+                what_was_revived_is_not_concluded
+            }
             revive {
                 dead_and_held_tasks_are_revived
                 only_dead_and_held_tasks_are_revived

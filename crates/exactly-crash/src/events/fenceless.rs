@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exactly::queue::{Ask, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState};
 use exactly::store::Reply;
-use exactly::{StoreError, StoreErrorKind};
+use exactly::{Fenced, StoreError, StoreErrorKind};
 use exactly_sql::PgQueue;
 use sqlx::AssertSqlSafe;
 use tokio::sync::watch;
@@ -83,6 +84,10 @@ impl Queue for Fenceless {
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         self.queue.revive(ids)
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        self.queue.conclude(seen, outcome)
     }
 
     fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {

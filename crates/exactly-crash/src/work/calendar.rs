@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::StoreError;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, AttemptView, Book, Depth, Enqueued, Entry, InspectQueue, Lane, LaneView, Lease, Leased, Queue, Rescued,
     Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
 };
 use exactly::store::Reply;
+use exactly::{Fenced, StoreError};
 use fastrand::Rng;
 use tokio::sync::watch;
 
@@ -120,6 +120,10 @@ impl<Q: Queue> Queue for Hurried<Q> {
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         self.queue.revive(ids)
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        self.queue.conclude(seen, outcome)
     }
 
     fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {

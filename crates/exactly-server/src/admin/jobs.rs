@@ -4,6 +4,7 @@ pub(crate) mod ask;
 pub(crate) mod desk;
 mod enqueue;
 mod requeue;
+mod resolve;
 pub(crate) mod wire;
 
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use exactly::queue::Lane;
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use self::ask::{JobIdText, JobsQuery, LaneChange, NewJobsBody, Requeue, RequeueOne};
+use self::ask::{JobIdText, JobsQuery, LaneChange, NewJobsBody, Requeue, RequeueOne, ResolveJob};
 use self::desk::JobDesk;
 use self::enqueue::Asking;
-use self::wire::{Enqueued, JobDetail, JobPage, LaneShown, LanesShown, Requeued, RequeuedRow, Result_};
+use self::wire::{Enqueued, JobDetail, JobPage, LaneShown, LanesShown, Requeued, RequeuedRow, ResolvedJob, Result_};
 use super::Admin;
 use super::extract::{Asked, By, Filtered, JobNamed, Named, Told};
 use super::operators::detached;
@@ -116,6 +117,29 @@ pub(super) async fn requeue_one(
 ) -> Answer<Told<RequeuedRow>> {
     let desk = admin.jobs()?.clone();
     detached(async move { desk.requeue_one(id, &asked, &actor).await }).await
+}
+
+/// Say that a job has happened
+///
+/// Held or dead: it is done, with the outcome that is given, and never runs again. Otherwise nothing is changed, and the
+/// answer says why. Repeating it changes nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/resolve",
+    tag = "jobs",
+    operation_id = "resolveJob",
+    params(("job" = JobIdText, Path, description = "The job's id: a UUID")),
+    request_body = Option<ResolveJob>,
+    responses((status = 200, description = "What became of it", body = ResolvedJob))
+)]
+pub(super) async fn resolve(
+    State(admin): State<Arc<Admin>>,
+    JobNamed(id): JobNamed,
+    By(actor): By,
+    Asked(asked): Asked<ResolveJob>,
+) -> Answer<Told<ResolvedJob>> {
+    let desk = admin.jobs()?.clone();
+    detached(async move { desk.resolve(id, &asked, &actor).await }).await
 }
 
 /// Requeue many jobs

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::Refused;
 use super::table::Table;
-use crate::cli::say;
 use crate::admin::wire::{Became, Call, CallDetail, CallPage, Phase, Purged, Settled, Trail};
+use crate::cli::say;
 
 /// How much of an id a table shows: more than enough to name it by.
 const ID_SHOWN: usize = 16;

@@ -13,7 +13,7 @@ use super::reach::JobReach;
 use super::show;
 use crate::admin::input::{FilterText, Instant, Limit, Reason};
 use crate::admin::jobs::ask::{
-    Cap, DelayMs, JOBS_MAX, JobIdText, JobsQuery, LaneChange, NewJob, Requeue, RequeueOne, Version,
+    Cap, DelayMs, JOBS_MAX, JobIdText, JobsQuery, LaneChange, NewJob, Requeue, RequeueOne, ResolveJob, Version,
 };
 use crate::admin::jobs::wire::{EnqueuedRows, JobState, Requeued};
 use crate::calls::{Refused, counted, duration, header, parsed, print, read_text, whole};
@@ -29,6 +29,8 @@ pub(super) enum Command {
     Enqueue(Box<Enqueue>),
     /// Let dead and held jobs run again.
     Requeue(RequeueArgs),
+    /// Say that a dead or held job has happened, so that it never runs again.
+    Resolve(ResolveArgs),
     /// List lanes, and how much is in them.
     Lanes,
     /// Keep the jobs of a lane where they are.
@@ -149,6 +151,25 @@ pub(super) struct RequeueArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(super) struct ResolveArgs {
+    /// The job's id.
+    #[arg(value_parser = parsed::<JobIdText>)]
+    id: JobIdText,
+    /// What came of it, as JSON, to be told to whoever asks for the job again.
+    #[arg(long, value_name = "JSON")]
+    outcome: Option<String>,
+    /// The attempt that this is about, as `show` has it; without one, the last.
+    #[arg(long)]
+    fence: Option<u64>,
+    /// Why, for the trail.
+    #[arg(long, value_parser = parsed::<Reason>)]
+    reason: Option<Reason>,
+    /// Do it.
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(super) struct LaneArgs {
     /// The lane's name.
     lane: String,
@@ -178,6 +199,7 @@ impl Command {
     pub(super) fn check(&self) -> Result<(), Refused> {
         match self {
             Self::Requeue(requeue) => requeue.check(),
+            Self::Resolve(resolve) => resolve.check(),
             _ => Ok(()),
         }
     }
@@ -188,6 +210,7 @@ impl Command {
             Self::Show(which) => print(json, &reach.show(which.id()).await?, show::detail),
             Self::Enqueue(enqueue) => enqueue.run(reach, json).await,
             Self::Requeue(requeue) => requeue.run(reach, json).await,
+            Self::Resolve(resolve) => resolve.run(reach, json).await,
             Self::Lanes => print(json, &reach.lanes().await?, show::lanes),
             Self::Pause(LaneArgs { lane, reason }) => {
                 let change = LaneChange {
@@ -338,6 +361,31 @@ impl RequeueArgs {
             wanted.after = Some(JobIdText::try_from(next).map_err(Refused::failed)?);
         }
         print(json, &total, show::requeued)
+    }
+}
+
+impl ResolveArgs {
+    fn check(&self) -> Result<(), Refused> {
+        if !self.yes {
+            let why = "this ends the job for good: find out that it happened, and say --yes";
+            return Err(Refused::Usage(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn run(self, reach: &JobReach, json: bool) -> Result<(), Refused> {
+        let outcome = self.outcome.map(RawValue::from_string).transpose();
+        let said = ResolveJob {
+            outcome: outcome.map_err(|error| Refused::Usage(format!("--outcome is not JSON: {error}")))?,
+            fence: self.fence,
+            reason: self.reason,
+        };
+        let resolved = reach.resolve(self.id.id(), &said).await?;
+        print(json, &resolved, show::resolved)?;
+        match resolved.why {
+            None => Ok(()),
+            Some(_) => Err(Refused::Failed("the job was left as it is".to_owned())),
+        }
     }
 }
 

@@ -6,9 +6,11 @@ use exactly::queue::{Lane, TaskId};
 use serde_json::value::RawValue;
 
 use crate::admin::input::Actor;
-use crate::admin::jobs::ask::{JobsQuery, LaneChange, NewJobs, Requeue, RequeueOne};
+use crate::admin::jobs::ask::{JobsQuery, LaneChange, NewJobs, Requeue, RequeueOne, ResolveJob};
 use crate::admin::jobs::desk::JobDesk;
-use crate::admin::jobs::wire::{EnqueuedRows, JobDetail, JobPage, LaneShown, LanesShown, Requeued, RequeuedRow};
+use crate::admin::jobs::wire::{
+    EnqueuedRows, JobDetail, JobPage, LaneShown, LanesShown, Requeued, RequeuedRow, ResolvedJob,
+};
 use crate::admin::schedules::ask::{Because, OccurrencesQuery};
 use crate::admin::schedules::wire::{Erased, Occurrences, ScheduleShown, SchedulesShown};
 use crate::calls::{Client, Refused};
@@ -46,6 +48,13 @@ impl JobReach {
         match self {
             Self::Api(api) => api.post(&format!("/v1/jobs/{id}/requeue"), wanted).await,
             Self::Store(desk, actor) => Ok(desk.requeue_one(id, wanted, actor).await?),
+        }
+    }
+
+    pub(super) async fn resolve(&self, id: TaskId, said: &ResolveJob) -> Result<ResolvedJob, Refused> {
+        match self {
+            Self::Api(api) => api.post(&format!("/v1/jobs/{id}/resolve"), said).await,
+            Self::Store(desk, actor) => Ok(desk.resolve(id, said, actor).await?),
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use exactly::queue::TaskState;
 
 use crate::admin::jobs::wire::{
-    EnqueuedRows, Job, JobDetail, JobPage, JobState, LaneShown, LanesShown, Requeued, RequeuedRow, Result_,
+    EnqueuedRows, Job, JobDetail, JobPage, JobState, LaneShown, LanesShown, Requeued, RequeuedRow, ResolvedJob, Result_,
 };
 use crate::calls::{Table, when};
 
@@ -87,7 +87,10 @@ fn advice(job: &Job) -> String {
             format!("\nIt failed for good. Once what was wrong is fixed:\n  exactly jobs requeue {id} --yes\n")
         }
         JobState::Held => {
-            format!("\nNobody knows whether it happened. Find out; if it did not:\n  exactly jobs requeue {id} --yes\n")
+            format!(
+                "\nNobody knows whether it happened. Find out; if it did not:\n  exactly jobs requeue {id} --yes\nIf it did:\n  \
+                 exactly jobs resolve {id} --outcome JSON --yes\n"
+            )
         }
         _ => String::new(),
     }
@@ -123,6 +126,14 @@ pub(super) fn requeued_one(row: &RequeuedRow, dry_run: bool) -> String {
         None if dry_run => format!("{}: is {was}, would wait again\n", row.id),
         None => format!("{}: was {was}, waits again\n", row.id),
         Some(why) => format!("{}: was {was}, left as it is: {why}\n", row.id),
+    }
+}
+
+pub(super) fn resolved(resolved: &ResolvedJob) -> String {
+    let (id, was) = (&resolved.id, state(resolved.was));
+    match &resolved.why {
+        None => format!("{id}: was {was}, is done\n"),
+        Some(why) => format!("{id}: is {was}, left as it is: {why}\n"),
     }
 }
 

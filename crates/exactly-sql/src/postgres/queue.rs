@@ -22,11 +22,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::StoreError;
+use bytes::Bytes;
 use exactly::queue::{
     Ask, End, Enqueued, Lane, Lease, Leased, Queue, Rescued, Ruling, Settlement, Task, TaskId, TaskState, check_batch,
 };
 use exactly::store::Reply;
+use exactly::{Fenced, StoreError};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::watch;
 
@@ -216,6 +217,15 @@ impl Queue for PgQueue {
             let revived = self.answered(conn, revived, CONTEXT)?;
             self.announce();
             Ok(revived)
+        })
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        const CONTEXT: &str = "conclude task";
+        Box::pin(async move {
+            let mut conn = self.session(CONTEXT).await?;
+            let concluded = within(BATCH_TIMEOUT, self.conclude_on(&mut conn, seen, outcome)).await;
+            self.answered(conn, concluded, CONTEXT)
         })
     }
 

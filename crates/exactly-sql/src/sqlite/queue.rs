@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sqlx::{SqliteConnection, SqlitePool};
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::timeout;
@@ -267,6 +268,15 @@ impl Queue for SqliteQueue {
             let revived = self.end(turn, revived, |_| true, CONTEXT).await?;
             self.announce();
             Ok(revived)
+        })
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        const CONTEXT: &str = "conclude task";
+        Box::pin(async move {
+            let mut turn = self.begin(CONTEXT).await?;
+            let concluded = self.conclude_on(&mut turn.connection, seen, outcome, turn.now).await;
+            self.end(turn, concluded, |_| true, CONTEXT).await
         })
     }
 

@@ -154,6 +154,10 @@ impl Queue for MemoryQueue {
         })
     }
 
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        Box::pin(async move { self.arrive(|tables, now| tables.conclude(seen, outcome, now)).await })
+    }
+
     fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         Box::pin(async move {
             check_batch(ids.len(), "hasten tasks")?;

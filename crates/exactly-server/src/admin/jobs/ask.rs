@@ -214,6 +214,25 @@ pub(crate) struct RequeueOne {
     pub(crate) reason: Option<Reason>,
 }
 
+/// What somebody found out about a job that is held or dead.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"outcome": {"invoice": 17}, "reason": "it is in the books"}))]
+pub(crate) struct ResolveJob {
+    /// What came of it, to be told to whoever asks for the job again; null if nobody knows more than that it happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value, required = false)]
+    pub(crate) outcome: Option<Box<RawValue>>,
+    /// The attempt that this is about, as the job has it: one that was tried again since is left as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) fence: Option<u64>,
+    /// Why, for the trail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub(crate) reason: Option<Reason>,
+}
+
 /// Which jobs to requeue: either `ids`, or `state` and what else they have in common.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -187,6 +187,20 @@ pub(crate) struct RequeuedRow {
     pub(crate) why: Option<String>,
 }
 
+/// What became of a job that somebody says has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ResolvedJob {
+    pub(crate) id: String,
+    /// Whether it is done, with this outcome.
+    pub(crate) resolved: bool,
+    /// What it was.
+    pub(crate) was: JobState,
+    /// Why it was left as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) why: Option<String>,
+}
+
 /// What became of each job that was to be requeued.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Requeued {

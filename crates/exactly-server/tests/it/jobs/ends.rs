@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::{Backend, Shop, get, post, requests_to};
+use super::{Backend, Shop, api, get, post, requests_to};
 use crate::servers;
 use crate::upstream::{Upstream, reply};
 use crate::wire::Message;
@@ -126,6 +126,50 @@ async fn what_is_not_known_is_held_until_somebody_requeues_it() {
     );
     let again = shop.until_job(id, "held").await;
     assert_eq!(kinds(&again).len(), 2, "its history is kept: {again}");
+    // Nothing has to be said to requeue it.
+    let told = api(shop.server.admin, "POST", &format!("/v1/jobs/{id}/requeue"), None).await;
+    assert_eq!(told.status(), 200, "{}", told.text());
+    shop.until_job(id, "held").await;
+}
+
+#[tokio::test]
+async fn what_has_happened_after_all_is_resolved_and_never_runs_again() {
+    let shop = Shop::open(Backend::Postgres, moody().await).await;
+    let admin = shop.server.admin;
+    let held = ended(&shop, "/unknown", json!({}), "held").await;
+    let (id, fence) = (held["job"]["id"].as_str().unwrap(), &held["job"]["fence"]);
+    let path = format!("/v1/jobs/{id}/resolve");
+    let stale = json!({"fence": fence.as_u64().unwrap() - 1});
+    let (status, left) = post(admin, &path, &stale).await;
+    assert_eq!((status, &left["resolved"]), (200, &json!(false)), "{left}");
+    let said = json!({"outcome": {"invoice": 17}, "fence": fence, "reason": "it is in the books"});
+    for was in ["held", "done"] {
+        let (status, row) = post(admin, &path, &said).await;
+        assert_eq!(
+            (status, &row["resolved"], &row["was"]),
+            (200, &json!(true), &json!(was)),
+            "{row}"
+        );
+    }
+    let shown = get(admin, &format!("/v1/jobs/{id}")).await;
+    assert_eq!(
+        (&shown["job"]["state"], &shown["outcome"], kinds(&shown)),
+        (&json!("done"), &json!({"invoice": 17}), vec!["unknown"]),
+        "{shown}"
+    );
+    let (_, row) = post(admin, &format!("/v1/jobs/{id}/requeue"), &json!({})).await;
+    assert_eq!(row["requeued"], false, "{row}");
+    let (_, other) = post(admin, &path, &json!({"outcome": 18})).await;
+    assert_eq!(other["resolved"], false, "{other}");
+    let job = json!({"key": "/unknown {}", "url": shop.url("/unknown"), "body": {"a": 1}});
+    let (_, found) = post(admin, "/v1/jobs", &job).await;
+    assert_eq!(found["outcome"], json!({"invoice": 17}), "{found}");
+    assert_eq!(requests_to(&shop.upstream, "/unknown").len(), 1);
+    let trail = get(admin, "/v1/trail").await.to_string();
+    assert!(
+        trail.contains("has happened") && trail.contains("it is in the books"),
+        "{trail}"
+    );
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use exactly::Fenced;
 use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Rescued, Ruling, Settlement, TaskId, TaskState};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
@@ -279,6 +280,17 @@ impl PgQueue {
             }
         }
         Ok(were)
+    }
+
+    pub(super) async fn conclude_on(
+        &self,
+        conn: &mut PgConnection,
+        seen: Lease,
+        outcome: &Bytes,
+    ) -> Result<Fenced, sqlx::Error> {
+        let query = self.sql.conclude.query().bind(seen.id.as_uuid());
+        let query = query.bind(fence_code(seen.fence)).bind(outcome.as_ref());
+        Ok(applied(query.fetch_optional(conn).await?.is_some()))
     }
 
     pub(super) async fn hasten_on(

@@ -59,6 +59,7 @@ pub(super) struct Sql {
     pub(super) settled: Text,
     pub(super) rescue: Text,
     pub(super) revive: Text,
+    pub(super) conclude: Text,
     pub(super) hasten: Text,
 }
 
@@ -117,6 +118,14 @@ impl Sql {
             )),
             rescue: Text::new(rescue(&table, &attempts)),
             revive: Text::new(revive(&table)),
+            // Done as it is to be: said before, and the answer was lost.
+            conclude: Text::new(format!(
+                "update {table} c
+                 set state = 3, outcome = $3, ended_at = case when c.state = 3 then c.ended_at else {NOW} end
+                 where c.id = $1 and c.fence = $2
+                       and (c.state = 2 or c.state = 4 or c.state = 3 and c.outcome = $3)
+                 returning c.id"
+            )),
             hasten: Text::new(hasten(&table)),
             table,
             attempts,

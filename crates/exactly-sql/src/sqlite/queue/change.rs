@@ -162,6 +162,20 @@ impl SqliteQueue {
         Ok(was)
     }
 
+    pub(super) async fn conclude_on(
+        &self,
+        connection: &mut SqliteConnection,
+        seen: Lease,
+        outcome: &Bytes,
+        now: Timestamp,
+    ) -> Result<Fenced, sqlx::Error> {
+        let mut rows = self.load(connection, &[seen.id]).await?;
+        let row = rows.get_mut(&seen.id).filter(|row| row.fence == seen.fence);
+        let concluded = row.map_or(Fenced::Superseded, |row| row.conclude(outcome, now));
+        self.save(connection, rows.values(), &[]).await?;
+        Ok(concluded)
+    }
+
     pub(super) async fn hasten_on(
         &self,
         connection: &mut SqliteConnection,
@@ -298,6 +312,20 @@ impl Row {
             self.wait(now);
         }
         was
+    }
+
+    fn conclude(&mut self, outcome: &Bytes, now: Timestamp) -> Fenced {
+        match self.state {
+            TaskState::Dead | TaskState::Held => {
+                self.state = TaskState::Done;
+                self.outcome = Some(outcome.clone());
+                self.ended_at = Some(now);
+                self.is_changed = true;
+                Fenced::Applied
+            }
+            TaskState::Done if self.outcome.as_ref() == Some(outcome) => Fenced::Applied,
+            _ => Fenced::Superseded,
+        }
     }
 
     fn hasten(&mut self, now: Timestamp) -> TaskState {

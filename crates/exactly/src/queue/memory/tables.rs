@@ -278,6 +278,23 @@ impl Tables {
         Some(was)
     }
 
+    pub(super) fn conclude(&mut self, seen: Lease, outcome: &Bytes, now: Timestamp) -> Fenced {
+        let view = self.rows.get_mut(&seen.id).map(|row| &mut row.view);
+        let Some(view) = view.filter(|view| view.fence == seen.fence) else {
+            return Fenced::Superseded;
+        };
+        match view.state {
+            TaskState::Dead | TaskState::Held => {
+                view.state = TaskState::Done;
+                view.outcome = Some(outcome.clone());
+                view.ended_at = Some(now);
+                Fenced::Applied
+            }
+            TaskState::Done if view.outcome.as_ref() == Some(outcome) => Fenced::Applied,
+            _ => Fenced::Superseded,
+        }
+    }
+
     pub(super) fn hasten(&mut self, id: TaskId, now: Timestamp) -> Option<TaskState> {
         let row = self.rows.get(&id)?;
         let (was, number) = (row.view.state, row.number);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exactly::queue::{
     Ask, End, Enqueued, InspectQueue, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Ruling, Settlement, Task,
     TaskId, TaskState, TransactionalQueue,
@@ -177,6 +178,10 @@ impl Queue for Ledger {
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         self.inner.revive(ids)
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        self.inner.conclude(seen, outcome)
     }
 
     fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use exactly::Fenced;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, Book, Enqueued, Entry, Lane, Lease, Leased, MemoryQueue, Queue, Rescued, Ruling, Settlement, Task, TaskId,
@@ -72,6 +73,10 @@ impl Queue for Almanac {
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         self.queue.revive(ids)
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        self.queue.conclude(seen, outcome)
     }
 
     fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::queue::{
     Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, MemoryQueue, Queue, Rescued,
     Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
 };
 use exactly::store::Reply;
-use exactly::{StoreError, StoreErrorKind};
+use exactly::{Fenced, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
 use crate::app::PausedClock;
@@ -193,6 +194,10 @@ impl Queue for RiggedQueue {
 
     fn revive<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
         self.inner.revive(ids)
+    }
+
+    fn conclude<'a>(&'a self, seen: Lease, outcome: &'a Bytes) -> Reply<'a, Fenced> {
+        self.inner.conclude(seen, outcome)
     }
 
     fn hasten<'a>(&'a self, ids: &'a [TaskId]) -> Reply<'a, Vec<Option<TaskState>>> {
