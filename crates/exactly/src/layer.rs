@@ -29,6 +29,7 @@ mod detached;
 mod exchange;
 mod fate;
 mod held;
+mod host;
 mod joined;
 mod log;
 mod member;

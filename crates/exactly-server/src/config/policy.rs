@@ -79,6 +79,7 @@ fn of_answers(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) ->
     let policy = or(policy, keep(table, faults), Policy::keep);
     let policy = or(policy, table.bytes("body_max", faults), Policy::body_max);
     let policy = or(policy, table.bytes("answer_max", faults), Policy::answer_max);
+    let policy = or(policy, table.flag("compare_host", faults), Policy::compare_host);
     let policy = each(
         policy,
         headers(table, "compared_headers", faults),

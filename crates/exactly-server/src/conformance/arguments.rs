@@ -52,6 +52,9 @@ pub(super) struct Check {
     /// A header of a second caller, in place of the first one's of that name. Can be repeated.
     #[arg(long, value_name = "HEADER", help_heading = "Operation")]
     other_header: Vec<CallerHeader>,
+    /// Another host that the target answers for, as something else than the first. Without it, all its names are one.
+    #[arg(long, value_name = "HOST", help_heading = "Operation")]
+    other_host: Option<HostName>,
     /// A route that is set otherwise, by the name of its setting: required, field, alias, uuid, off, leave-out,
     /// short, secret, rerunnable, impatient, or all. It is at /effects/NAME, or at PATH. Can be repeated.
     #[arg(long, value_name = "NAME[=PATH]", help_heading = "Operation")]
@@ -124,6 +127,7 @@ impl Check {
             content_type: self.content_type.clone(),
             caller,
             other_caller,
+            other_host: self.other_host.as_ref().map(|host| host.0.clone()),
             routes,
             counter: self.effects_url.clone(),
             preset: self.preset,
@@ -151,6 +155,21 @@ impl FromStr for UrlPath {
         is_path
             .then(|| Self(text.to_owned()))
             .ok_or("it must begin with a slash and have no spaces")
+    }
+}
+
+/// A host as a request names it.
+#[derive(Clone, Debug)]
+struct HostName(String);
+
+impl FromStr for HostName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refused = "it must look like shop.example or shop.example:8080";
+        let authority: http::uri::Authority = text.parse().map_err(|_| refused)?;
+        let is_place = !authority.as_str().contains('@') && !authority.host().is_empty();
+        is_place.then(|| Self(text.to_owned())).ok_or(refused)
     }
 }
 

@@ -128,7 +128,7 @@ impl Request {
         target
     }
 
-    /// The head as it is sent to `host`.
+    /// The head as it is sent to `host`, unless a line of its own names another.
     pub(super) fn head(&self, host: &str) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target()).into_bytes();
         let mut put = |name: &str, value: &[u8]| {
@@ -137,7 +137,9 @@ impl Request {
             head.extend_from_slice(value);
             head.extend_from_slice(b"\r\n");
         };
-        put("Host", host.as_bytes());
+        if !self.headers.iter().any(|line| line.name.eq_ignore_ascii_case("Host")) {
+            put("Host", host.as_bytes());
+        }
         for line in &self.headers {
             put(&line.name, &line.value);
         }
@@ -165,7 +167,12 @@ mod tests {
         let expected = b"POST /pay?x=1&tag=t HTTP/1.1\r\nHost: shop:80\r\nIdempotency-Key: a\tb\r\n\
                          Idempotency-Key: \x01\r\nContent-Length: 2\r\nConnection: close\r\n\r\n";
         assert_eq!(head, expected);
-        let other = request.key("c").without("x").head("shop:80");
-        assert_eq!(String::from_utf8(other).unwrap().matches("Idempotency-Key").count(), 1);
+        let other = request.key("c").without("x").header("Host", "other").head("shop:80");
+        let other = String::from_utf8(other).unwrap();
+        assert_eq!(other.matches("Idempotency-Key").count(), 1);
+        assert!(
+            other.contains("Host: other\r\n") && !other.contains("shop:80"),
+            "{other}"
+        );
     }
 }

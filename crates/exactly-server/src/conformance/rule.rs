@@ -42,6 +42,8 @@ pub(super) enum Need {
     Switches,
     /// A second caller.
     OtherCaller,
+    /// A second host.
+    OtherHost,
     /// A route with this setting.
     Route(Setting),
     /// This preset's way with duplicates in flight: to wait.
@@ -77,6 +79,7 @@ impl Need {
         match self {
             Self::Switches if !subject.has_switches => Some(Self::Switches.describe()),
             Self::OtherCaller if target.other_caller.is_none() => Some(Self::OtherCaller.describe()),
+            Self::OtherHost if target.other_host.is_none() => Some(Self::OtherHost.describe()),
             Self::Route(setting) if !target.routes.contains_key(&setting) => Some(self.describe()),
             Self::Waiting if !target.preset.waits() => Some(self.describe()),
             Self::AtMostOnce if target.guarantee != Guarantee::AtMostOnce => Some(self.describe()),
@@ -91,6 +94,7 @@ impl Need {
         match self {
             Self::Switches => "needs `exactly conformance upstream` behind the target".to_owned(),
             Self::OtherCaller => "needs a second caller: --other-header".to_owned(),
+            Self::OtherHost => "needs a second host: --other-host".to_owned(),
             Self::Route(setting) => format!("needs a route {}: --route {}", setting.describe(), setting.name()),
             Self::Waiting => format!("needs the preset {}, which waits", name(&Preset::Playbook)),
             Self::AtMostOnce => format!("needs --guarantee {}", name(&Guarantee::AtMostOnce)),

@@ -24,6 +24,8 @@ pub(super) struct Target {
     /// The credentials of the caller.
     pub(super) caller: Vec<Line>,
     pub(super) other_caller: Option<Vec<Line>>,
+    /// Another host that it answers for.
+    pub(super) other_host: Option<String>,
     pub(super) routes: BTreeMap<Setting, String>,
     pub(super) counter: Option<Counter>,
     pub(super) preset: Preset,

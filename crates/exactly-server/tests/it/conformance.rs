@@ -15,12 +15,14 @@ use fault::Fault;
 use process::{Upstream, check};
 use protector::{Setup, protect};
 
-/// Two callers, and every route that is set otherwise.
+/// Two callers, two hosts, and every route that is set otherwise.
 const EVERYTHING: &[&str] = &[
     "--header",
     "Authorization: Bearer ada-s3cr3t",
     "--other-header",
     "Authorization: Bearer bob-s3cr3t",
+    "--other-host",
+    "other.example",
     "--route",
     "all",
 ];
@@ -101,6 +103,7 @@ async fn without_settings_and_a_second_caller_their_rules_are_not_applicable() {
         "key-uuid",
         "key-off",
         "scope-principal",
+        "scope-host",
         "content-left-out",
         "replay-secret",
         "in-flight-limit",
@@ -153,6 +156,7 @@ async fn presets_are_told_apart() {
         "key-alias",
         "key-uuid",
         "scope-route",
+        "scope-host",
         "scope-query",
         "content-other",
         "content-told-apart",

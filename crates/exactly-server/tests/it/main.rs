@@ -13,6 +13,7 @@ mod events;
 mod gateway;
 mod gateway_bodies;
 mod gateway_config;
+mod gateway_hosts;
 mod gateway_policy;
 mod hostile;
 mod inbox;

@@ -10,7 +10,7 @@ use super::{Fingerprint, LeaveOut};
 use crate::digest::Digest;
 
 /// Names the layout below. Whoever changes a line of it changes the tag, or stored fingerprints change meaning.
-const TAG: &str = "exactly/http/v1";
+const TAG: &str = "exactly/http/v2";
 
 /// The parts of a request that its fingerprint covers.
 ///
@@ -23,6 +23,7 @@ const TAG: &str = "exactly/http/v1";
 /// let first = FingerprintInput {
 ///     method: "POST",
 ///     route: "/users/{id}/refunds",
+///     host: Some(b"shop.example"),
 ///     path: "/users/7/refunds",
 ///     query: None,
 ///     content_type: Some(b"application/json"),
@@ -42,6 +43,8 @@ pub struct FingerprintInput<'a> {
     pub method: &'a str,
     /// The pattern that matched, which alone may choose the handler: two routers can send one path to two of them.
     pub route: &'a str,
+    /// The host that it is for, in lower case and without a default port: one service may answer for several.
+    pub host: Option<&'a [u8]>,
     /// The path as sent, still percent-encoded.
     pub path: &'a str,
     /// The text after `?`, as sent. No query and an empty one differ.
@@ -79,6 +82,7 @@ impl<'a> FingerprintInput<'a> {
         for text in [self.method, self.route, self.path] {
             digest.part(text.as_bytes());
         }
+        digest.optional(self.host);
         digest.optional(self.query.map(str::as_bytes));
         digest.optional(self.content_encoding);
         self.hash_headers(&mut digest);

@@ -81,6 +81,7 @@ pub struct Policy {
     pub(super) body_max: usize,
     pub(super) answer_max: usize,
     pub(super) leave_out: LeaveOut,
+    pub(super) compare_host: bool,
     pub(super) compared_headers: Vec<HeaderName>,
     pub(super) withheld_headers: Vec<HeaderName>,
     pub(super) replayed_headers: Vec<HeaderName>,
@@ -113,6 +114,7 @@ impl Policy {
             body_max: 1024 * 1024,
             answer_max: 1024 * 1024,
             leave_out: LeaveOut::nothing(),
+            compare_host: true,
             compared_headers: vec![header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE],
             withheld_headers: Vec::new(),
             replayed_headers: Vec::new(),
@@ -240,6 +242,14 @@ impl Policy {
     #[must_use]
     pub fn leave_out(mut self, fields: LeaveOut) -> Self {
         self.leave_out = fields;
+        self
+    }
+
+    /// Whether the host that a request names is part of what it asks for. It is, unless the service has several names:
+    /// then a retry may go to another of them.
+    #[must_use]
+    pub fn compare_host(mut self, compare: bool) -> Self {
+        self.compare_host = compare;
         self
     }
 

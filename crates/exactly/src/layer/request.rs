@@ -14,7 +14,7 @@ use super::config::{Principal, PrincipalRule};
 use super::held::Held;
 use super::policy::{KeyRule, Policy};
 use super::problem::Refusal;
-use super::{member, route};
+use super::{host, member, route};
 use crate::fingerprint::FingerprintInput;
 use crate::key::{InvalidKey, InvalidKeyKind};
 use crate::{Call, Fingerprint, Key, Scope};
@@ -161,9 +161,11 @@ fn fingerprint(policy: &Policy, name: &str, parts: &Parts, body: &[u8]) -> Finge
         .collect();
     let (content_type, content_encoding) = (joined(parts, CONTENT_TYPE), joined(parts, CONTENT_ENCODING));
     let uri = route::uri(parts);
+    let host = policy.compare_host.then(|| host::of(parts)).flatten();
     FingerprintInput {
         method: parts.method.as_str(),
         route: name,
+        host: host.as_deref(),
         path: uri.path(),
         query: uri.query(),
         content_type: content_type.as_deref(),
@@ -176,7 +178,7 @@ fn fingerprint(policy: &Policy, name: &str, parts: &Parts, body: &[u8]) -> Finge
 }
 
 /// All lines of a header. Several are joined by a byte that no single line can have, so they never pass for one.
-fn joined(parts: &Parts, name: HeaderName) -> Option<Cow<'_, [u8]>> {
+pub(super) fn joined(parts: &Parts, name: HeaderName) -> Option<Cow<'_, [u8]>> {
     let mut lines = parts.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
     let first = lines.next()?;
     Some(lines.fold(Cow::Borrowed(first), |joined, line| {

@@ -16,6 +16,7 @@ mod job;
 mod key;
 mod layer_answers;
 mod layer_failures;
+mod layer_hosts;
 mod layer_joined;
 mod layer_keys;
 mod layer_reconcile;

@@ -29,6 +29,13 @@ pub(super) const RULES: &[Rule] = &[
         check: |trial| Box::pin(route(trial)),
     },
     Rule {
+        id: "scope-host",
+        statement: "The same key for another host never gets the first one's answer.",
+        sources: "+",
+        needs: &[Need::OtherHost],
+        check: |trial| Box::pin(host(trial)),
+    },
+    Rule {
         id: "scope-query",
         statement: "The same key with another query is another request, and refused.",
         sources: "T",
@@ -89,6 +96,15 @@ async fn route(trial: &Trial<'_>) -> Checked {
     let first = trial.carry_out(&request).await?;
     let path = format!("{}{}/other", target.place.prefix, target.path.trim_end_matches('/'));
     let second = trial.send(&request.clone().path(&path)).await?;
+    not_foreign(trial, &first, &second)?;
+    trial.replay(&request, &first).await.map(drop)
+}
+
+async fn host(trial: &Trial<'_>) -> Checked {
+    let other_host = trial.subject.target.other_host.as_deref().unwrap_or_default();
+    let request = trial.operation();
+    let first = trial.carry_out(&request).await?;
+    let second = trial.send(&request.clone().header("Host", other_host)).await?;
     not_foreign(trial, &first, &second)?;
     trial.replay(&request, &first).await.map(drop)
 }

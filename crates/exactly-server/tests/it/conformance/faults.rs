@@ -46,6 +46,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
     (Fault::SharesKeys, &["scope-principal"]),
     (Fault::ForgetsMethod, &["scope-method"]),
     (Fault::ForgetsPath, &["scope-route"]),
+    (Fault::ForgetsHost, &["scope-host"]),
     (Fault::ForgetsQuery, &["scope-query"]),
     (Fault::RefusesSameContent, &["scope-other-key"]),
     (Fault::ComparesSpelling, &["content-json-spelling"]),
@@ -59,6 +60,7 @@ const FAULTS: &[(Fault, &[&str])] = &[
         Fault::FreesOnRefusal,
         &[
             "scope-route",
+            "scope-host",
             "scope-query",
             "replay-after-refusal",
             "in-flight-mismatch",
@@ -125,12 +127,14 @@ const ELSEWHERE: &[&str] = &[
     "store-down",
 ];
 
-/// Two callers, and the routes that take no time.
+/// Two callers, two hosts, and the routes that take no time.
 const ARGUMENTS: &[&str] = &[
     "--header",
     "Authorization: Bearer ada",
     "--other-header",
     "Authorization: Bearer bob",
+    "--other-host",
+    "other.example",
     "--route",
     "required",
     "--route",

@@ -1,0 +1,104 @@
+//! One gateway in front of a service that answers for several hosts.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::server::Server;
+use crate::upstream::Upstream;
+use crate::wire::{Message, Wire};
+
+const BODY: &str = "{\"amount\":7}";
+
+/// How a request names its host.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// HTTP/1.1, as everybody does.
+    Header,
+    /// HTTP/1.1, as to a proxy. What the header says beside it does not count.
+    Target,
+    Http2,
+}
+
+const WAYS: [Way; 3] = [Way::Header, Way::Target, Way::Http2];
+
+/// Sends one and the same request, for `host`.
+async fn refund(server: &Server, way: Way, host: &str, key: &str) -> Message {
+    let (target, header) = match way {
+        Way::Header => ("/refunds".to_owned(), host),
+        Way::Target => (format!("http://{host}/refunds"), "nobody.example"),
+        Way::Http2 => return refund_over_http_2(server, host, key).await,
+    };
+    let mut wire = Wire::connect(server.listen).await;
+    let head = format!("POST {target} HTTP/1.1\r\nhost: {header}\r\nidempotency-key: {key}\r\n");
+    let length = BODY.len();
+    let rest = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{BODY}");
+    wire.send(head + &rest).await.unwrap();
+    wire.answered().await.unwrap()
+}
+
+async fn refund_over_http_2(server: &Server, host: &str, key: &str) -> Message {
+    let stream = TcpStream::connect(server.listen).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::post(format!("http://{host}/refunds"))
+        .header("idempotency-key", key)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(BODY)))
+        .unwrap();
+    let (parts, body) = sender.send_request(request).await.unwrap().into_parts();
+    let headers = parts.headers.iter();
+    let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+    let answer = Message {
+        start: format!("HTTP/2 {}", parts.status.as_u16()),
+        headers: headers.collect(),
+        body: body.collect().await.unwrap().to_bytes().to_vec(),
+        ..Message::default()
+    };
+    connection.abort();
+    answer
+}
+
+#[tokio::test]
+async fn the_answer_for_one_host_is_never_given_for_another() {
+    let upstream = Upstream::counting().await;
+    let server = Server::start(upstream.address);
+    for way in WAYS {
+        let key = format!("{way:?}");
+        let first = refund(&server, way, "a.example", &key).await;
+        assert_eq!(first.key_status(), Some("stored"), "{way:?}");
+        for again in WAYS {
+            let other = refund(&server, again, "b.example", &key).await;
+            assert_eq!(
+                (other.status(), other.code().as_str()),
+                (409, "CONFLICT.idempotency.payload_mismatch"),
+                "{way:?}, {again:?}"
+            );
+            for same in ["a.example", "A.example:80"] {
+                let same = refund(&server, again, same, &key).await;
+                assert_eq!(same.key_status(), Some("replayed"), "{way:?}, {again:?}");
+                assert_eq!(same.text(), first.text());
+            }
+        }
+    }
+    assert_eq!(upstream.effects(), WAYS.len());
+}
+
+#[tokio::test]
+async fn a_service_with_several_names_shares_its_answers() {
+    let upstream = Upstream::counting().await;
+    let route = "[[routes]]\nmethod = \"POST\"\npath = \"/refunds\"\ncompare_host = false\n";
+    let server = Server::with(upstream.address, route);
+    assert_eq!(refund(&server, Way::Header, "a.example", "k").await.text(), "effect 1");
+    for way in WAYS {
+        for host in ["a.example", "b.example:8080"] {
+            let again = refund(&server, way, host, "k").await;
+            assert_eq!(again.key_status(), Some("replayed"), "{way:?} {host}");
+        }
+    }
+    assert_eq!(upstream.effects(), 1);
+}
