@@ -8,10 +8,28 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 
 use super::proxy::{NoAnswer, Proxy};
-use super::{correlation, problem};
+use super::{correlation, problem, proxy};
 
 const X_ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
+
+/// What belongs to the request and its body. A condition that it does not meet, or a part of what is there, is no leave.
+const OF_REQUEST: [HeaderName; 14] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::EXPECT,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    header::RANGE,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    IDEMPOTENCY_KEY,
+];
 
 #[derive(Clone, Debug)]
 pub(super) struct Authorize {
@@ -39,16 +57,12 @@ impl Authorize {
             .expect("a path that was parsed makes a request");
         let headers = question.headers_mut();
         headers.clone_from(request.headers());
-        for name in [
-            header::CONTENT_LENGTH,
-            header::CONTENT_TYPE,
-            header::CONTENT_ENCODING,
-            header::EXPECT,
-            header::TRANSFER_ENCODING,
-            header::UPGRADE,
-            IDEMPOTENCY_KEY,
-        ] {
+        for name in OF_REQUEST {
             headers.remove(name);
+        }
+        // Whoever may do something for one host may not do it for another.
+        if let Some(host) = request.uri().authority().and_then(proxy::host) {
+            headers.insert(header::HOST, host);
         }
         headers.insert(
             X_ORIGINAL_METHOD,

@@ -242,7 +242,7 @@ fn path(uri: &Uri) -> PathAndQuery {
 }
 
 /// An authority as a header names it: without the user.
-fn host(authority: &Authority) -> Option<HeaderValue> {
+pub(super) fn host(authority: &Authority) -> Option<HeaderValue> {
     let text = authority.as_str();
     let place = text.rsplit_once('@').map_or(text, |(_, place)| place);
     HeaderValue::from_str(place).ok()

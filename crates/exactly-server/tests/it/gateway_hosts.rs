@@ -7,7 +7,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::server::Server;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, reply};
 use crate::wire::{Message, Wire};
 
 const BODY: &str = "{\"amount\":7}";
@@ -101,4 +101,19 @@ async fn a_service_with_several_names_shares_its_answers() {
         }
     }
     assert_eq!(upstream.effects(), 1);
+}
+
+#[tokio::test]
+async fn leave_is_asked_for_the_host_that_the_request_is_for() {
+    let upstream = Upstream::answering(|request: Message| async move { reply(200, &[], request.target()) }).await;
+    let server = Server::with(upstream.address, "authorize = \"/auth\"\n");
+    for way in WAYS {
+        let before = upstream.requests().len();
+        let answer = refund(&server, way, "b.example", &format!("{way:?}")).await;
+        assert_eq!(answer.text(), "/refunds", "{way:?}");
+        let asked = upstream.requests().split_off(before);
+        let hosts: Vec<_> = asked.iter().map(|it| (it.target(), it.header("host"))).collect();
+        let expected = [("/auth", Some("b.example")), ("/refunds", Some("b.example"))];
+        assert_eq!(hosts, expected, "{way:?}");
+    }
 }
