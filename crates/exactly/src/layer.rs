@@ -67,7 +67,7 @@ pub use self::policy::{Guarantee, IDEMPOTENCY_KEY, KeyRule, Policy, Statuses};
 use self::problem::Render;
 pub use self::problem::{Problem, Renderer};
 use self::recent::Recent;
-pub use self::reconcile::{Doubt, Found, Reconciled};
+pub use self::reconcile::{Doubt, Found, Reconciled, Telling};
 pub use self::reply::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETRYABLE, IDEMPOTENCY_STATUS, NothingHappened, OutcomeUnknown,
 };

@@ -21,6 +21,8 @@ pub(crate) struct Probe {
     template: String,
     /// How long after an attempt was lost an upstream that knows nothing of it is believed.
     pub(crate) after: Duration,
+    /// How long one answer may take, if the route says so.
+    pub(crate) limit: Option<Duration>,
     /// Sent along, for instance the credentials of an operator.
     pub(crate) headers: HeaderMap,
 }
@@ -36,6 +38,7 @@ impl Probe {
         let after = table
             .duration("reconcile_after", &AFTER, faults)
             .unwrap_or(AFTER_DEFAULT);
+        let limit = table.duration("reconcile_timeout", &super::TIMEOUT, faults);
         let mut headers = HeaderMap::new();
         if let Some(mut named) = table.table("reconcile_headers", faults) {
             for (name, value) in named.texts(faults) {
@@ -54,6 +57,7 @@ impl Probe {
         Some(Self {
             template: template?,
             after,
+            limit,
             headers,
         })
     }
@@ -92,6 +96,7 @@ mod tests {
         let probe = Probe {
             template: "/by-key/{key}?call={call}".to_owned(),
             after: AFTER_DEFAULT,
+            limit: None,
             headers: HeaderMap::new(),
         };
         let key = Key::new("../a?b=/{call}&é").unwrap();

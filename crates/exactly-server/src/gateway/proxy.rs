@@ -18,7 +18,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, Limited};
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 use tower_service::Service;
 
 use super::idle::{Pieces, Watched};
@@ -77,6 +77,10 @@ impl Proxy {
         self.0.pool.upstream()
     }
 
+    pub(super) fn response_timeout(&self) -> Duration {
+        self.0.response_timeout
+    }
+
     /// Closes what nobody uses.
     pub(super) fn prune(&self) {
         self.0.pool.prune();
@@ -114,7 +118,8 @@ impl Proxy {
             return;
         }
         let body = Limited::new(self.pass_back(response).into_body(), LET_GO_MAX);
-        tokio::spawn(async move { body.collect().await.map(drop) });
+        let limit = self.0.response_timeout;
+        tokio::spawn(async move { timeout(limit, body.collect()).await.map(drop) });
     }
 
     async fn forward(self, mut request: Request<Body>) -> Response<Body> {

@@ -9,6 +9,7 @@ use exactly::layer::{Body, Doubt, Policy, Settlement};
 use exactly::store::Note;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
+use tokio::time::timeout;
 
 use super::proxy::Proxy;
 use crate::config::Probe;
@@ -16,18 +17,35 @@ use crate::config::Probe;
 /// The longest answer that is taken over.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
+/// How long a probe may take, head and body together, unless its route says otherwise; or less, as upstreams have.
+const LIMIT_DEFAULT: Duration = Duration::from_secs(10);
+
 /// `policy`, with `probe` to settle its doubts.
 pub(super) fn asking(policy: Policy, probe: Probe, proxy: Proxy, store: Arc<dyn Operate>) -> Policy {
-    let probe = Arc::new(probe);
-    policy.reconcile(move |doubt| {
+    let limit = probe
+        .limit
+        .unwrap_or_else(|| proxy.response_timeout().min(LIMIT_DEFAULT));
+    let (probe, trail) = (Arc::new(probe), Arc::clone(&store));
+    let policy = policy.reconcile(move |doubt| {
         let (probe, proxy, store) = (Arc::clone(&probe), proxy.clone(), Arc::clone(&store));
         Box::pin(async move {
-            let settlement = ask(&probe, &proxy, &doubt).await?;
+            let Ok(found) = timeout(limit, ask(&probe, &proxy, &doubt)).await else {
+                tracing::warn!(call = %doubt.claim.id, ?limit, "still in doubt: no whole answer in time");
+                return None;
+            };
+            let settlement = found?;
             if matches!(settlement, Settlement::DidNotHappen) && !is_old(&*store, &doubt, probe.after).await {
                 return None;
             }
-            note(&*store, &doubt, &settlement).await;
             Some(settlement)
+        })
+    });
+    policy.on_reconciled(move |doubt, settlement| {
+        let (trail, note) = (Arc::clone(&trail), note(doubt, settlement));
+        Box::pin(async move {
+            if let Err(error) = trail.note(&note).await {
+                tracing::error!(call = ?note.call, %error, "trail not written");
+            }
         })
     })
 }
@@ -74,20 +92,16 @@ async fn ask(probe: &Probe, proxy: &Proxy, doubt: &Doubt) -> Option<Settlement> 
     }
 }
 
-/// Leaves a line in the trail, for whoever asks later why the doubt ended so. It is not waited for in vain: what was found
-/// out is true without it.
-async fn note(store: &dyn Operate, doubt: &Doubt, settlement: &Settlement) {
+/// A line in the trail, for whoever asks later why the doubt ended so.
+fn note(doubt: &Doubt, settlement: &Settlement) -> Note {
     let detail = match settlement {
         Settlement::Happened(answer) => format!("asked; the upstream answered {}: it happened", answer.status()),
         Settlement::DidNotHappen => "asked; the upstream answered 404: it did not happen".to_owned(),
     };
-    let note = Note {
+    Note {
         call: Some(doubt.claim.id),
         actor: "gateway".to_owned(),
         action: "reconcile".to_owned(),
         detail,
-    };
-    if let Err(error) = store.note(&note).await {
-        tracing::error!(call = %doubt.claim.id, %error, "trail not written");
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::PATIENCE;
 use crate::client::{get, post};
 use crate::server::{Server, TOKEN, until};
-use crate::upstream::{Upstream, reply};
+use crate::upstream::{Gate, Upstream, reply};
 use crate::wire::{Message, Wire};
+use crate::{PATIENCE, SHORT};
 
 /// The status of the upstream's answers to probes, if it answers them.
 #[derive(Clone, Default)]
@@ -267,4 +267,104 @@ async fn what_a_killed_gateway_left_behind_is_asked_about() {
         ("found", Some("replayed"))
     );
     assert_eq!(upstream.effects(), 1);
+}
+
+/// Goes away without an answer to every request, and answers probes as their keys say.
+async fn answering_by_key(gate: &Gate) -> Upstream {
+    let gate = gate.clone();
+    Upstream::scripted(move |mut wire, upstream| {
+        let gate = gate.clone();
+        async move {
+            while let Some(request) = wire.request().await {
+                upstream.note(&request);
+                match (request.method(), request.target()) {
+                    ("POST", _) => return,
+                    (_, "/by-key/drip") => {
+                        wire.send("HTTP/1.1 200 Said\r\ncontent-length: 1000000\r\n\r\n")
+                            .await
+                            .unwrap();
+                        while wire.send("x").await.is_ok() {
+                            sleep(SHORT / 5).await;
+                        }
+                        return;
+                    }
+                    (_, "/by-key/held") => gate.passed().await,
+                    _ => {}
+                }
+                wire.send(reply(200, &[], "found")).await.unwrap();
+            }
+        }
+    })
+    .await
+}
+
+const BY_KEY: &str = "reconcile = \"/by-key/{key}\"\nwait = \"100ms\"";
+
+#[tokio::test]
+async fn a_probe_that_drips_holds_up_no_other_doubt() {
+    let upstream = answering_by_key(&Gate::default()).await;
+    let server = Server::with(upstream.address, &settings(BY_KEY, "reconcile_every = \"100ms\""));
+    let dripping = post("/refunds/7").key("drip");
+    assert_eq!(dripping.to(server.listen).await.code(), "OUTCOME.unknown");
+    let asked = until(async || (!probes(&upstream).is_empty()).then_some(()));
+    timeout(PATIENCE, asked).await.unwrap();
+    // The next one is found out about in the background, without a request.
+    assert_eq!(
+        post("/refunds/7").key("k").to(server.listen).await.code(),
+        "OUTCOME.unknown"
+    );
+    let ended = until(async || {
+        let calls = operators(&server, "/v1/calls?phase=done").await;
+        (calls["calls"].as_array().unwrap().len() == 1).then_some(())
+    });
+    timeout(PATIENCE, ended).await.unwrap();
+    assert_eq!(post("/refunds/7").key("k").to(server.listen).await.text(), "found");
+    assert_eq!(dripping.to(server.listen).await.code(), "OUTCOME.unknown");
+}
+
+#[tokio::test]
+async fn a_probe_that_drips_holds_no_client_for_longer_than_it_waits() {
+    let upstream = answering_by_key(&Gate::default()).await;
+    let reconcile = format!("{BY_KEY}\nreconcile_timeout = \"1h\"");
+    let server = Server::with(upstream.address, &settings(&reconcile, SELDOM));
+    let dripping = post("/refunds/7").key("drip");
+    for probed in [0, 1, 1] {
+        assert_eq!(dripping.to(server.listen).await.code(), "OUTCOME.unknown");
+        assert_eq!(probes(&upstream).len(), probed, "it is asked once at a time");
+    }
+}
+
+#[tokio::test]
+async fn the_trail_tells_only_of_what_ended_the_doubt() {
+    let gate = Gate::default();
+    let upstream = answering_by_key(&gate).await;
+    let reconcile = format!("{BY_KEY}\nreconcile_timeout = \"1h\"");
+    let settings = settings(&reconcile, SELDOM).replace("response = \"300ms\"", "response = \"1h\"");
+    let server = Server::with(upstream.address, &settings);
+    let request = post("/refunds/7").key("held");
+    assert_eq!(request.to(server.listen).await.code(), "OUTCOME.unknown");
+    assert_eq!(request.to(server.listen).await.code(), "OUTCOME.unknown");
+    assert_eq!(
+        probes(&upstream).len(),
+        1,
+        "the upstream was asked, and has not answered yet"
+    );
+    // A person is faster.
+    let call = upstream.requests()[0].header("exactly-call").unwrap().to_owned();
+    let settled = post(&format!("/v1/calls/{call}/resolve"))
+        .bearer(TOKEN)
+        .body("{\"outcome\":\"happened\",\"reason\":\"seen\",\"answer\":{\"status\":202,\"body\":\"by hand\"}}");
+    let settled = settled.to(server.admin).await;
+    assert_eq!(settled.status(), 200, "{}", settled.text());
+    gate.open();
+    // It was heard, and said nothing that was not so.
+    let other = post("/refunds/7").key("other");
+    assert_eq!(other.to(server.listen).await.code(), "OUTCOME.unknown");
+    assert_eq!(other.to(server.listen).await.text(), "found");
+    let again = request.to(server.listen).await;
+    assert_eq!((again.status(), again.text().as_str()), (202, "by hand"));
+    assert_eq!(
+        reconciled(&server).await,
+        ["asked; the upstream answered 200 OK: it happened"]
+    );
 }

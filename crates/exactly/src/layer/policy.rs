@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode, header};
 
-use super::reconcile::{Doubt, Found, Reconcile};
+use super::reconcile::{Doubt, Found, OnReconciled, Reconcile, Telling};
 use super::seal::KeyRing;
-use super::{ConfigError, answer};
+use super::{ConfigError, Settlement, answer};
 use crate::fingerprint::LeaveOut;
 use crate::key::{KeyFormat, KeySyntax};
 use crate::{Keep, LEASE_DEFAULT, OnLost};
@@ -88,6 +88,7 @@ pub struct Policy {
     pub(super) store_answer: bool,
     pub(super) sealed_by: Option<Arc<KeyRing>>,
     pub(super) reconcile: Option<Reconcile>,
+    pub(super) on_reconciled: Option<OnReconciled>,
     pub(super) statuses: Statuses,
 }
 
@@ -121,6 +122,7 @@ impl Policy {
             store_answer: true,
             sealed_by: None,
             reconcile: None,
+            on_reconciled: None,
             statuses: Statuses {
                 key_missing: StatusCode::UNPROCESSABLE_ENTITY,
                 key_invalid: StatusCode::UNPROCESSABLE_ENTITY,
@@ -295,6 +297,14 @@ impl Policy {
     #[must_use]
     pub fn reconcile(mut self, ask: impl Fn(Doubt) -> Found + Send + Sync + 'static) -> Self {
         self.reconcile = Some(Reconcile::new(ask));
+        self
+    }
+
+    /// Who hears that what [`reconcile`](Self::reconcile) found has ended a doubt: not before it is stored, and not if
+    /// somebody else was faster.
+    #[must_use]
+    pub fn on_reconciled(mut self, tell: impl Fn(&Doubt, &Settlement) -> Telling + Send + Sync + 'static) -> Self {
+        self.on_reconciled = Some(OnReconciled::new(tell));
         self
     }
 

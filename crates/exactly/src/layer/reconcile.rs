@@ -4,19 +4,25 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
+use super::detached::Detached;
 use super::policy::Policy;
 use super::{IdempotencyLayer, Settlement, Shared, answer, log};
+use crate::gate::Passage;
 use crate::once::Ending;
 use crate::store::{CallView, Filter, Inspect, Phase};
-use crate::{Call, Claim, Fenced, Key, StoreError, Verdict};
+use crate::{Call, CallId, Claim, Fenced, Key, StoreError, Verdict};
 
 /// How many doubts are asked about at a time.
 const ASKED_AT_A_TIME: usize = 8;
+
+/// How long whoever is asked has to answer while a client waits, also where clients do not wait for each other.
+const ASKED_FOR_MIN: Duration = Duration::from_secs(1);
 
 /// An attempt of which nobody here knows what it did.
 #[derive(Clone, Debug)]
@@ -33,6 +39,13 @@ pub type Found = Pin<Box<dyn Future<Output = Option<Settlement>> + Send>>;
 /// Asks what came of a doubt.
 #[derive(Clone)]
 pub(super) struct Reconcile(Arc<dyn Fn(Doubt) -> Found + Send + Sync>);
+
+/// What is done about a doubt that has ended, until it is done.
+pub type Telling = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Hears how a doubt ended.
+#[derive(Clone)]
+pub(super) struct OnReconciled(Arc<dyn Fn(&Doubt, &Settlement) -> Telling + Send + Sync>);
 
 /// What came of asking about every doubt there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +86,18 @@ impl fmt::Debug for Reconcile {
     }
 }
 
+impl OnReconciled {
+    pub(super) fn new(tell: impl Fn(&Doubt, &Settlement) -> Telling + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl fmt::Debug for OnReconciled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnReconciled(…)")
+    }
+}
+
 impl IdempotencyLayer {
     /// The same layer with the policy of the route that `operation` names, as the scope of its calls does:
     /// `POST /refunds/{id}`.
@@ -96,11 +121,10 @@ impl IdempotencyLayer {
             key: view.key.clone(),
             claim: view.claim.clone(),
         };
-        let Some(settlement) = (reconcile.0)(doubt).await else {
+        let Some(settlement) = (reconcile.0)(doubt.clone()).await else {
             return Ok(None);
         };
-        let ending = encode(&layer.policy, &view.claim, &settlement);
-        match layer.shared.once.settle(&view.claim, ending, layer.policy.keep).await? {
+        match layer.shared.end(&layer.policy, &doubt, &settlement).await? {
             Fenced::Applied => Ok(Some(settlement)),
             Fenced::Superseded => Ok(None),
         }
@@ -115,15 +139,18 @@ impl IdempotencyLayer {
         let mut reconciled = Reconciled::default();
         loop {
             let page = store.list(&filter).await?;
-            for some in page.calls.chunks(ASKED_AT_A_TIME) {
-                let asked = FuturesUnordered::new();
-                for view in some {
-                    asked.push(self.reconcile(view));
+            let mut asked = FuturesUnordered::new();
+            for view in &page.calls {
+                // One that takes its time takes one place.
+                if asked.len() == ASKED_AT_A_TIME
+                    && let Some(answer) = asked.next().await
+                {
+                    reconciled.add(&answer);
                 }
-                let answers: Vec<_> = asked.collect().await;
-                for answer in &answers {
-                    reconciled.add(answer);
-                }
+                asked.push(self.reconcile(view));
+            }
+            while let Some(answer) = asked.next().await {
+                reconciled.add(&answer);
             }
             filter.after = page.next;
             if filter.after.is_none() {
@@ -134,40 +161,79 @@ impl IdempotencyLayer {
 }
 
 impl Shared {
-    /// What is known of a call in doubt once its upstream was asked. Duplicates wait for the one that asks.
-    pub(super) async fn reconcile(&self, policy: &Policy, call: &Call, doubt: Claim) -> Result<Verdict, StoreError> {
-        let Some(reconcile) = &policy.reconcile else {
+    /// What is known of a call in doubt once its upstream was asked. Duplicates wait for the one that asks, and nobody much
+    /// longer than the route says: what is found later is there for the next one.
+    pub(super) async fn reconcile(
+        self: &Arc<Self>,
+        policy: &Arc<Policy>,
+        call: &Call,
+        doubt: Claim,
+    ) -> Result<Verdict, StoreError> {
+        if policy.reconcile.is_none() {
             return Ok(Verdict::InDoubt(doubt));
-        };
-        let asking = self.gate.try_enter(call.id());
-        if asking.is_none() {
-            let Some(_place) = self.once.place() else {
-                return Ok(Verdict::InDoubt(doubt));
+        }
+        let deadline = Instant::now() + policy.wait;
+        if let Some(asking) = self.gate.try_enter(call.id()) {
+            // The request may be gone before it ends, so it has a call of its own, which begins nothing.
+            let call = Call::new(call.scope().clone(), call.key().clone(), *call.fingerprint());
+            let asked = ask(Arc::clone(self), Arc::clone(policy), call, doubt.clone(), asking);
+            let limit = deadline.max(Instant::now() + ASKED_FOR_MIN);
+            let is_known = match timeout_at(limit, Detached::new(asked, &self.tasks)).await {
+                Ok(asked) => asked?,
+                Err(_) => false,
             };
-            let deadline = Instant::now() + policy.wait;
-            if timeout_at(deadline, self.gate.enter(call.id())).await.is_err() {
+            if !is_known {
                 return Ok(Verdict::InDoubt(doubt));
             }
         } else {
-            let asked = Doubt {
-                key: call.key().clone(),
-                claim: doubt.clone(),
-            };
-            let Some(settlement) = (reconcile.0)(asked).await else {
+            let Some(_place) = self.once.place() else {
                 return Ok(Verdict::InDoubt(doubt));
             };
-            let status = match &settlement {
-                Settlement::Happened(answer) => Some(answer.status()),
-                Settlement::DidNotHappen => None,
-            };
-            log::moved(call, doubt.attempt, "in doubt", name(&settlement), status);
-            let ending = encode(policy, &doubt, &settlement);
-            // Superseded: someone else settled it. Either way the record has the last word.
-            let _ = self.once.settle(&doubt, ending, policy.keep).await?;
+            if timeout_at(deadline, self.gate.enter(call.id())).await.is_err() {
+                return Ok(Verdict::InDoubt(doubt));
+            }
         }
-        drop(asking);
-        self.once.turn(call, policy.wait).await
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.once.turn(call, left).await
     }
+
+    /// Stores what was found, and says so if that is what ended the doubt.
+    async fn end(&self, policy: &Policy, doubt: &Doubt, settlement: &Settlement) -> Result<Fenced, StoreError> {
+        let ending = encode(policy, &doubt.claim, settlement);
+        let fenced = self.once.settle(&doubt.claim, ending, policy.keep).await?;
+        if let (Fenced::Applied, Some(tell)) = (fenced, &policy.on_reconciled) {
+            (tell.0)(doubt, settlement).await;
+        }
+        Ok(fenced)
+    }
+}
+
+/// Asks about a doubt and stores what is found. Whether anything is.
+async fn ask(
+    shared: Arc<Shared>,
+    policy: Arc<Policy>,
+    call: Call,
+    claim: Claim,
+    asking: Passage<CallId>,
+) -> Result<bool, StoreError> {
+    let Some(reconcile) = &policy.reconcile else {
+        return Ok(false);
+    };
+    let key = call.key().clone();
+    let doubt = Doubt { key, claim };
+    let Some(settlement) = (reconcile.0)(doubt.clone()).await else {
+        return Ok(false);
+    };
+    // Superseded: someone else settled it. Either way the record has the last word.
+    if shared.end(&policy, &doubt, &settlement).await? == Fenced::Applied {
+        let status = match &settlement {
+            Settlement::Happened(answer) => Some(answer.status()),
+            Settlement::DidNotHappen => None,
+        };
+        log::moved(&call, doubt.claim.attempt, "in doubt", name(&settlement), status);
+    }
+    drop(asking);
+    Ok(true)
 }
 
 fn name(settlement: &Settlement) -> &'static str {

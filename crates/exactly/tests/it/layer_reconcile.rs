@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use bytes::Bytes;
-use exactly::MemoryStore;
 use exactly::layer::{Doubt, Guarantee, IdempotencyLayer, OutcomeUnknown, Policy, Reconciled, Settlement};
+use exactly::{Fenced, MemoryStore};
 use http::{Method, Response};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::app::{Answer, Runs, answer, app, ask, builder, layer, memory, settle_down};
+use crate::app::{Answer, Runs, SECOND, answer, app, ask, builder, layer, memory, settle_down};
 
 /// What the one who is asked knows.
 #[derive(Clone, Copy, Debug)]
@@ -194,4 +195,102 @@ async fn every_doubt_is_asked_about_without_a_request() {
     assert_eq!(reconcile().await, counts(0, 0, 0));
     assert_eq!(lossy.send().await.text(), "found");
     assert_eq!(lossy.runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_about_one_doubt_holds_up_no_other() {
+    const DOUBTS: u32 = 20;
+    let asked = Runs::default();
+    let counted = asked.clone();
+    let policy = Policy::playbook().reconcile(move |_| {
+        let number = counted.count();
+        let counted = counted.clone();
+        Box::pin(async move {
+            while number == 1 && counted.get() < DOUBTS {
+                tokio::task::yield_now().await;
+            }
+            Some(Settlement::DidNotHappen)
+        })
+    });
+    let (store, unknown) = (memory(), Runs::default());
+    let layer = layer(Arc::clone(&store) as _, policy);
+    let app = app(&layer, move |_| {
+        unknown.count();
+        let mut response = answer(200, "");
+        response.extensions_mut().insert(OutcomeUnknown);
+        async move { response }
+    });
+    for key in 0..DOUBTS {
+        let refused = ask(&key.to_string()).send(&app).await;
+        refused.assert_problem(409, "OUTCOME.unknown");
+    }
+    let reconciled = layer.reconcile_all(&*store);
+    let reconciled = tokio::time::timeout(SECOND, reconciled).await.unwrap().unwrap();
+    assert_eq!(reconciled.did_not_happen, u64::from(DOUBTS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_about_a_doubt_waits_no_longer_than_its_route_says() {
+    for (wait, held) in [(10 * SECOND, 10 * SECOND), (std::time::Duration::ZERO, SECOND)] {
+        let (runs, asked) = (Runs::default(), Runs::default());
+        let counted = asked.clone();
+        let policy = Policy::playbook().wait(wait).reconcile(move |_| {
+            counted.count();
+            Box::pin(async {
+                tokio::time::sleep(60 * SECOND).await;
+                Some(Settlement::DidNotHappen)
+            })
+        });
+        let layer = layer(memory(), policy);
+        let app = unknown_at_first(&layer, &runs);
+        ask("1").send(&app).await.assert_problem(409, "OUTCOME.unknown");
+        let begun = Instant::now();
+        ask("1").send(&app).await.assert_problem(409, "OUTCOME.unknown");
+        assert_eq!(begun.elapsed(), held);
+        // What is found after that is there for the next one.
+        layer.drain().await;
+        assert_eq!(begun.elapsed(), 60 * SECOND);
+        assert_eq!(ask("1").send(&app).await.text(), "run 2");
+        assert_eq!(asked.get(), 1);
+    }
+}
+
+#[tokio::test]
+async fn only_what_ended_a_doubt_is_told() {
+    for is_settled_before in [false, true] {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (heard, store, runs) = (Arc::clone(&told), memory(), Runs::default());
+        let operator = layer(Arc::clone(&store) as _, Policy::playbook());
+        let policy = Policy::playbook().reconcile(move |doubt| {
+            let operator = operator.clone();
+            Box::pin(async move {
+                if is_settled_before {
+                    let found = Response::new(Bytes::from("by hand"));
+                    let settled = operator.settle(&doubt.claim, Settlement::Happened(found)).await;
+                    assert_eq!(settled.unwrap(), Fenced::Applied);
+                }
+                Some(Settlement::Happened(Response::new(Bytes::from("found"))))
+            })
+        });
+        let policy = policy.on_reconciled(move |doubt, settlement| {
+            let heard = Arc::clone(&heard);
+            let told = format!(
+                "{} {}",
+                doubt.key.as_str(),
+                matches!(settlement, Settlement::Happened(_))
+            );
+            Box::pin(async move { heard.lock().unwrap().push(told) })
+        });
+        let layer = layer(store, policy);
+        let app = unknown_at_first(&layer, &runs);
+        ask("1").send(&app).await.assert_problem(409, "OUTCOME.unknown");
+        let answer = ask("1").send(&app).await;
+        let expected: (&str, &[&str]) = if is_settled_before {
+            ("by hand", &[])
+        } else {
+            ("found", &["1 true"])
+        };
+        assert_eq!((answer.text(), answer.key_status()), (expected.0, Some("replayed")));
+        assert_eq!(*told.lock().unwrap(), expected.1);
+    }
 }
