@@ -96,6 +96,10 @@ pub(crate) struct Timeouts {
     pub(crate) response: Duration,
     /// For a client to send the head of its request.
     pub(crate) header: Duration,
+    /// For the whole body of a request with a key.
+    pub(crate) request: Duration,
+    /// For the whole body of the answer to one.
+    pub(crate) answer: Duration,
     /// Between two pieces of a request's body, or of an answer that a client takes.
     pub(crate) body: Duration,
     /// For running requests, once told to stop.
@@ -160,6 +164,8 @@ impl Default for Timeouts {
             connect: Duration::from_secs(3),
             response: Duration::from_mins(1),
             header: Duration::from_secs(10),
+            request: Builder::REQUEST_WITHIN_DEFAULT,
+            answer: Builder::ANSWER_WITHIN_DEFAULT,
             body: Duration::from_secs(30),
             drain: Duration::from_secs(30),
         }
@@ -253,6 +259,8 @@ impl Config {
             set(&mut timeouts.connect, table.duration("connect", &TIMEOUT, faults));
             set(&mut timeouts.response, table.duration("response", &TIMEOUT, faults));
             set(&mut timeouts.header, table.duration("header", &TIMEOUT, faults));
+            set(&mut timeouts.request, table.duration("request", &TIMEOUT, faults));
+            set(&mut timeouts.answer, table.duration("answer", &TIMEOUT, faults));
             set(&mut timeouts.body, table.duration("body", &TIMEOUT, faults));
             set(&mut timeouts.drain, table.duration("drain", &DRAIN, faults));
             table.finish(faults);

@@ -52,7 +52,9 @@ impl Gateway {
         let records = Arc::clone(store);
         let mut builder = IdempotencyLayer::builder(records)
             .policy(config.default_policy.clone())
-            .held_max(config.held_max);
+            .held_max(config.held_max)
+            .request_within(config.timeouts.request)
+            .answer_within(config.timeouts.answer);
         builder = if credentials.global {
             builder.global_keys()
         } else {

@@ -58,8 +58,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 pub use self::body::{Body, BoxError};
-use self::config::PrincipalRule;
 pub use self::config::{Builder, ConfigError, ConfigErrors, Principal};
+use self::config::{Patience, PrincipalRule};
 use self::exchange::Exchange;
 use self::held::Held;
 pub use self::joined::{EXACTLY_CALL, EXACTLY_KEEP, EXACTLY_TOKEN};
@@ -129,6 +129,7 @@ struct Shared {
     gate: Gate<CallId>,
     recent: Recent,
     held: Held,
+    patience: Patience,
 }
 
 impl IdempotencyLayer {
@@ -231,7 +232,7 @@ where
     // Browsers say where a script comes from, and hide from it what is not exposed.
     let from_script = parts.headers.contains_key(header::ORIGIN);
     let expose = |response| if from_script { reply::expose(response) } else { response };
-    match request::ask(&policy, &shared.principal, &shared.held, route, &parts, body).await {
+    match request::ask(&policy, &shared, route, &parts, body).await {
         Err(refusal) => Ok(expose(shared.refuse(&policy, refusal))),
         Ok(Asked::Nothing(body)) => {
             let request = Request::from_parts(*parts, body);

@@ -474,6 +474,44 @@ async fn a_head_that_comes_byte_by_byte_is_closed_on_time_and_costs_nobody_else(
 }
 
 #[tokio::test]
+async fn a_body_with_a_key_that_drips_is_refused_in_time_and_costs_nobody_else() {
+    let upstream = Upstream::counting().await;
+    let settings = "connections_max = 4\n[timeouts]\nrequest = \"300ms\"\n";
+    let mut server = Server::with(upstream.address, settings);
+    let listen = server.listen;
+    let framings = [
+        ("content-length: 1000000", "x"),
+        ("transfer-encoding: chunked", "1\r\nx\r\n"),
+    ];
+    let dripping = framings.into_iter().cycle().take(8).map(|(framing, piece)| {
+        tokio::spawn(async move {
+            let mut wire = Wire::connect(listen).await;
+            let head = format!("POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\n{framing}\r\n\r\n");
+            wire.send(head).await.unwrap();
+            let (mut reader, mut writer) = wire.stream.into_split();
+            let pouring = tokio::spawn(async move {
+                while writer.write_all(piece.as_bytes()).await.is_ok() {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            });
+            let mut answer = Vec::new();
+            while let Ok(1..) = tokio::io::AsyncReadExt::read_buf(&mut reader, &mut answer).await {}
+            pouring.abort();
+            String::from_utf8_lossy(&answer).into_owned()
+        })
+    });
+    let dripping: Vec<_> = dripping.collect();
+    // All places are taken, and given back.
+    serves(&mut server, &upstream).await;
+    for dripped in timeout(PATIENCE, join_all(dripping)).await.unwrap() {
+        let told = dripped.unwrap();
+        assert!(told.starts_with("HTTP/1.1 408 "), "{told}");
+        assert!(told.contains("VALIDATION.body_unreadable"), "{told}");
+    }
+    assert_eq!(upstream.effects(), 1, "only what was sent to see whether it serves");
+}
+
+#[tokio::test]
 async fn a_thousand_idle_connections_shut_nobody_out_for_long() {
     let upstream = Upstream::counting().await;
     let settings = "connections_max = 100\n[timeouts]\nheader = \"200ms\"\n";

@@ -282,6 +282,32 @@ async fn an_answer_that_does_not_come_in_time_is_unknown_with_a_key_and_a_timeou
 }
 
 #[tokio::test]
+async fn an_answer_that_drips_is_unknown_with_a_key_and_comes_as_it_comes_without() {
+    let upstream = Upstream::scripted(|mut wire, upstream| async move {
+        while let Some(request) = wire.request().await {
+            upstream.note(&request);
+            wire.send("HTTP/1.1 201 Said\r\ncontent-length: 50\r\n\r\n")
+                .await
+                .unwrap();
+            for _ in 0..50 {
+                if wire.send("x").await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+    })
+    .await;
+    let server = Server::with(upstream.address, "[timeouts]\nresponse = \"30s\"\nanswer = \"300ms\"\n");
+    let request = post("/refunds").key("k");
+    for _ in 0..2 {
+        assert_eq!(told(&request.to(server.listen).await), Told::Unknown);
+    }
+    assert_eq!(upstream.effects(), 1);
+    assert_eq!(post("/refunds").to(server.listen).await.body.len(), 50);
+}
+
+#[tokio::test]
 async fn a_long_upload_is_no_silence_and_silence_after_it_is() {
     let upstream = Upstream::scripted(|mut wire, _| async move {
         let request = wire.request().await.unwrap();

@@ -4,11 +4,13 @@ use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use tokio::time::timeout;
 
 use super::held::Share;
 
@@ -111,12 +113,23 @@ pub(super) enum Read {
 pub(super) enum Unread {
     /// It broke off.
     Broken,
+    /// It took too long.
+    Late,
     /// There is no room for it beside all the others.
     NoRoom,
 }
 
-/// Reads `body` unless it is longer than `max` bytes, or than its share of the room allows.
-pub(super) async fn read<B>(body: B, max: usize, mut share: Share) -> Result<Read, Unread>
+/// Reads `body` unless it takes longer than `within`, or is longer than `max` bytes or than its share of the room allows.
+pub(super) async fn read<B>(body: B, max: usize, within: Duration, share: Share) -> Result<Read, Unread>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let read = read_patiently(body, max, share);
+    timeout(within, read).await.unwrap_or(Err(Unread::Late))
+}
+
+async fn read_patiently<B>(body: B, max: usize, mut share: Share) -> Result<Read, Unread>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,

@@ -1,7 +1,9 @@
 //! Putting a layer together, with every mistake told at once.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Response};
@@ -53,11 +55,23 @@ pub struct Builder {
     render: Render,
     settle_link: Option<Arc<str>>,
     held_max: usize,
+    patience: Patience,
+}
+
+/// How long bodies that are read whole may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) request: Duration,
+    pub(super) answer: Duration,
 }
 
 impl Builder {
     /// What [`held_max`](Self::held_max) is unless told otherwise: 256 MiB.
     pub const HELD_MAX_DEFAULT: usize = 256 * 1024 * 1024;
+    /// What [`request_within`](Self::request_within) is unless told otherwise: a minute.
+    pub const REQUEST_WITHIN_DEFAULT: Duration = Duration::from_mins(1);
+    /// What [`answer_within`](Self::answer_within) is unless told otherwise: five minutes.
+    pub const ANSWER_WITHIN_DEFAULT: Duration = Duration::from_mins(5);
 
     pub(super) fn new(store: Arc<dyn Store>, transactions: Option<Arc<dyn Transactions>>) -> Self {
         Self {
@@ -70,6 +84,10 @@ impl Builder {
             render: Render::default(),
             settle_link: None,
             held_max: Self::HELD_MAX_DEFAULT,
+            patience: Patience {
+                request: Self::REQUEST_WITHIN_DEFAULT,
+                answer: Self::ANSWER_WITHIN_DEFAULT,
+            },
         }
     }
 
@@ -112,6 +130,20 @@ impl Builder {
         self
     }
 
+    /// How long the body of a request with a key may take to come in. However steadily it drips, it holds a place; a later
+    /// one is refused with 408, and nothing is done.
+    pub fn request_within(mut self, time: Duration) -> Self {
+        self.patience.request = time;
+        self
+    }
+
+    /// How long the body of an answer to a request with a key may take, from its head on. A later one has broken off: what
+    /// came of the request is not known.
+    pub fn answer_within(mut self, time: Duration) -> Self {
+        self.patience.answer = time;
+        self
+    }
+
     /// How refusals look.
     pub fn render(mut self, render: impl Fn(&Problem) -> Response<Body> + Send + Sync + 'static) -> Self {
         self.render = Render::new(Arc::new(render));
@@ -140,6 +172,7 @@ impl Builder {
             let accepted = format!("{:?} to {:?}", accepted.start(), accepted.end());
             faults.push(ConfigError::new("limits", limit, &format!("{value:?}"), &accepted));
         }
+        faults.extend(self.patience.faults());
         check(faults)?;
         let shared = Shared {
             once: Once::with_limits(self.store, self.limits),
@@ -152,11 +185,21 @@ impl Builder {
             gate: Gate::default(),
             recent: Recent::default(),
             held: Held::new(self.held_max),
+            patience: self.patience,
         };
         Ok(IdempotencyLayer {
             shared: Arc::new(shared),
             policy: Arc::new(self.policy),
         })
+    }
+}
+
+impl Patience {
+    fn faults(self) -> impl Iterator<Item = ConfigError> {
+        const ACCEPTED: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
+        let both = [("request_within", self.request), ("answer_within", self.answer)];
+        let wrong = both.into_iter().filter(|(_, time)| !ACCEPTED.contains(time));
+        wrong.map(|(key, time)| ConfigError::new("layer", key, &format!("{time:?}"), "1 ms to 24 h"))
     }
 }
 

@@ -13,7 +13,6 @@ use tower_service::Service;
 use super::body::{self, Body, BoxError, Read};
 use super::detached::Detached;
 use super::fate::{Fate, fate};
-use super::held::Share;
 use super::policy::Policy;
 use super::problem::{RETRY_AFTER_DEFAULT, Refusal, link_header};
 use super::reply::{KeyStatus, NothingHappened, OutcomeUnknown, label};
@@ -93,7 +92,7 @@ where
             claim: claim.clone(),
             joined: (policy.guarantee == Guarantee::Joined).then_some(policy.keep),
         });
-        let handled = handle(inner, request, policy.answer_max, shared.held.for_answer());
+        let handled = handle(inner, request, Arc::clone(&shared), policy.answer_max);
         let came = shared.once.hold(&claim, call.lease(), handled).await;
         if policy.guarantee == Guarantee::Joined {
             return shared.end_joined(&policy, &call, &claim, came).await;
@@ -189,7 +188,7 @@ where
             joined: None,
         });
         tx.lend(request.extensions_mut());
-        let handled = handle(inner, request, policy.answer_max, shared.held.for_answer());
+        let handled = handle(inner, request, Arc::clone(&shared), policy.answer_max);
         let answer = match handled.await {
             Came::Answer(answer) => answer,
             other => {
@@ -366,7 +365,7 @@ impl Answer {
     }
 }
 
-async fn handle<S, R>(mut inner: S, request: Request<Body>, answer_max: usize, share: Share) -> Came<S::Error>
+async fn handle<S, R>(mut inner: S, request: Request<Body>, shared: Arc<Shared>, answer_max: usize) -> Came<S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>>,
     R: HttpBody<Data = Bytes> + Send + 'static,
@@ -374,7 +373,7 @@ where
 {
     let run = async move {
         match inner.call(request).await {
-            Ok(response) => read(response, answer_max, share).await,
+            Ok(response) => read(response, &shared, answer_max).await,
             Err(error) => Came::Failed(error),
         }
     };
@@ -383,7 +382,7 @@ where
 }
 
 /// Reads an answer to its end.
-pub(super) async fn read<E, R>(response: Response<R>, answer_max: usize, share: Share) -> Came<E>
+pub(super) async fn read<E, R>(response: Response<R>, shared: &Shared, answer_max: usize) -> Came<E>
 where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
@@ -392,7 +391,7 @@ where
     if parts.extensions.get::<OutcomeUnknown>().is_some() {
         return Came::Unknown;
     }
-    match body::read(body, answer_max, share).await {
+    match body::read(body, answer_max, shared.patience.answer, shared.held.for_answer()).await {
         Ok(body) => Came::Answer(Answer { parts, body }),
         Err(_) => Came::Unknown,
     }

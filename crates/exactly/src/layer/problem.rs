@@ -79,6 +79,9 @@ pub(super) enum Refusal<'a> {
         max: usize,
     },
     BodyUnreadable,
+    BodyLate {
+        within: Duration,
+    },
     /// Too much is held for others.
     Overloaded,
     NoPrincipal,
@@ -171,6 +174,10 @@ const BODY_UNREADABLE: Kind = Kind {
     title: "The request body ended early",
     detail: "the body could not be read to its end; nothing was done",
 };
+const BODY_LATE: Kind = Kind {
+    title: "The request body took too long",
+    ..BODY_UNREADABLE
+};
 const NO_PRINCIPAL: Kind = Kind {
     urn: "urn:exactly:problem:no-principal",
     code: "AUTH.principal_missing",
@@ -237,6 +244,10 @@ impl Refusal<'_> {
                 "a request with an idempotency key may have at most {max} bytes"
             )),
             Self::BodyUnreadable => BODY_UNREADABLE.at(StatusCode::BAD_REQUEST).retry(None),
+            Self::BodyLate { within } => BODY_LATE
+                .at(StatusCode::REQUEST_TIMEOUT)
+                .detail(format!("the body did not come within {within:?}; nothing was done"))
+                .retry(None),
             Self::Overloaded => OVERLOADED
                 .at(StatusCode::SERVICE_UNAVAILABLE)
                 .retry(Some(RETRY_AFTER_DEFAULT)),

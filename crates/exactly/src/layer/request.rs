@@ -10,11 +10,10 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 
 use super::body::{self, Body, BoxError, Read, Unread};
-use super::config::{Principal, PrincipalRule};
-use super::held::Held;
+use super::config::Principal;
 use super::policy::{KeyRule, Policy};
 use super::problem::Refusal;
-use super::{host, member, route};
+use super::{Shared, host, member, route};
 use crate::fingerprint::FingerprintInput;
 use crate::key::{InvalidKey, InvalidKeyKind};
 use crate::{Call, Fingerprint, Key, Scope};
@@ -30,8 +29,7 @@ pub(super) enum Asked {
 /// Finds out what a request on `route` asks for, and reads its body if that takes it.
 pub(super) async fn ask<B>(
     policy: &Policy,
-    principals: &PrincipalRule,
-    held: &Held,
+    shared: &Shared,
     route: &str,
     parts: &Parts,
     body: B,
@@ -48,8 +46,8 @@ where
         return without_key(policy, Body::stream(body));
     }
     // A stranger with a key is turned away before anything is read for him.
-    let early = in_header.is_some().then(|| principals.of(parts)).transpose()?;
-    let body = read_body(policy, held, body).await?;
+    let early = in_header.is_some().then(|| shared.principal.of(parts)).transpose()?;
+    let body = read_body(policy, shared, body).await?;
     let in_body = key_of_body(policy, &body)?;
     let key = match (in_header, in_body) {
         (Some(one), Some(other)) if one != other => return Err(sent_twice()),
@@ -60,7 +58,7 @@ where
     };
     let principal = match early {
         Some(principal) => principal,
-        None => principals.of(parts)?,
+        None => shared.principal.of(parts)?,
     };
     let call = call(policy, route, principal, key, parts, &body);
     Ok(Asked::Call(call, body))
@@ -115,7 +113,7 @@ fn key_of_body(policy: &Policy, body: &[u8]) -> Result<Option<Key>, Refusal<'sta
 }
 
 /// The whole body, or why there is none.
-async fn read_body<B>(policy: &Policy, held: &Held, body: B) -> Result<Bytes, Refusal<'static>>
+async fn read_body<B>(policy: &Policy, shared: &Shared, body: B) -> Result<Bytes, Refusal<'static>>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -125,13 +123,15 @@ where
     if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
         return Err(Refusal::BodyTooLarge { max });
     }
-    if held.is_full() {
+    if shared.held.is_full() {
         return Err(Refusal::Overloaded);
     }
-    match body::read(body, max, held.for_request()).await {
+    let within = shared.patience.request;
+    match body::read(body, max, within, shared.held.for_request()).await {
         Ok(Read::Whole(bytes)) => Ok(bytes),
         Ok(Read::TooLong(_)) => Err(Refusal::BodyTooLarge { max }),
         Err(Unread::NoRoom) => Err(Refusal::Overloaded),
+        Err(Unread::Late) => Err(Refusal::BodyLate { within }),
         Err(Unread::Broken) => Err(Refusal::BodyUnreadable),
     }
 }

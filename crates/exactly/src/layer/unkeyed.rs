@@ -65,7 +65,7 @@ where
     let came = match called {
         Ok(Ok(response)) if tx.is_unopened() => return Ok(response.map(Body::stream)),
         Err(panic) if tx.is_unopened() => resume_unwind(panic),
-        Ok(Ok(response)) => exchange::read(response, policy.answer_max, shared.held.for_answer()).await,
+        Ok(Ok(response)) => exchange::read(response, &shared, policy.answer_max).await,
         Ok(Err(error)) => Came::Failed(error),
         Err(_) => Came::Broke,
     };

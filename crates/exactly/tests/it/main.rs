@@ -15,6 +15,7 @@ mod fingerprint;
 mod job;
 mod key;
 mod layer_answers;
+mod layer_drips;
 mod layer_failures;
 mod layer_hosts;
 mod layer_joined;
