@@ -286,6 +286,7 @@ impl Config {
             config.routes.extend(Route::of_table(&mut table, &defaults, faults));
             table.finish(faults);
         }
+        policy::refuse_held(&root, &config, faults);
         root.finish(faults);
         config
     }

@@ -146,7 +146,9 @@ impl IdempotencyLayer {
 
     /// The same layer with another policy, for a single route or router.
     pub fn with_policy(&self, policy: Policy) -> Result<Self, ConfigErrors> {
-        config::check(policy.faults("this route", self.shared.transactions.is_some()))?;
+        let mut faults = policy.faults("this route", self.shared.transactions.is_some());
+        faults.extend(config::too_little_held(self.shared.held.max(), [&policy].into_iter()));
+        config::check(faults)?;
         Ok(Self {
             shared: Arc::clone(&self.shared),
             policy: Arc::new(policy),

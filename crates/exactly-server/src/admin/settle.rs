@@ -26,6 +26,7 @@ pub(crate) fn by_config(store: &Arc<dyn Operate>, config: &Config) -> Result<Set
     let store: Arc<dyn Store> = Arc::<dyn Operate>::clone(store);
     let builder = IdempotencyLayer::builder(store)
         .global_keys()
+        .held_max(config.held_max)
         .policy(config.default_policy.clone());
     let routes = config.routes.iter().fold(builder, |builder, route| {
         builder.route(route.method.clone(), &route.path, route.policy.clone())

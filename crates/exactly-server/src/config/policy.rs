@@ -10,6 +10,7 @@ use exactly::layer::{Guarantee, IdempotencyLayer, KeyRule, Policy};
 use exactly::{Keep, MemoryStore};
 use http::{HeaderName, Method};
 
+use super::Config;
 use super::table::{Faults, Table};
 
 const HEADERS: &str = "header names";
@@ -37,6 +38,8 @@ pub(super) fn of_table(table: &mut Table<'_>, policy: Policy, faults: &mut Fault
 /// What the layer would refuse about a policy, which is for one route if there is one.
 pub(super) fn refuse(table: &Table<'_>, route: Option<(&Method, &str)>, policy: &Policy, faults: &mut Faults<'_>) {
     let mut layer = IdempotencyLayer::builder(Arc::new(MemoryStore::new())).global_keys();
+    // How much is held of all routes together is no policy's own.
+    layer = layer.held_max(usize::MAX);
     layer = match route {
         Some((method, path)) => layer.route(method.clone(), path, policy.clone()),
         None => layer.policy(policy.clone()),
@@ -45,6 +48,19 @@ pub(super) fn refuse(table: &Table<'_>, route: Option<(&Method, &str)>, policy: 
         for error in errors.iter() {
             faults.add(table.at(), error.to_string());
         }
+    }
+}
+
+/// What the layer would refuse about how much is held of all routes together.
+pub(super) fn refuse_held(root: &Table<'_>, config: &Config, faults: &mut Faults<'_>) {
+    let layer = IdempotencyLayer::builder(Arc::new(MemoryStore::new())).global_keys();
+    let layer = layer.held_max(config.held_max).policy(config.default_policy.clone());
+    let layer = config.routes.iter().fold(layer, |layer, route| {
+        layer.route(route.method.clone(), &route.path, route.policy.clone())
+    });
+    let Err(errors) = layer.build() else { return };
+    for error in errors.iter().filter(|error| error.key() == "held_max") {
+        faults.add(root.at_of("held_max"), error.to_string());
     }
 }
 

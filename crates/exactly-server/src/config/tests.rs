@@ -240,3 +240,49 @@ secrets = []
         );
     }
 }
+
+#[test]
+fn less_room_than_one_request_may_take_is_refused() {
+    let large = "[[routes]]\nmethod = \"POST\"\npath = \"/x\"\nbody_max = \"2MiB\"\n";
+    let off = "[defaults]\nbody_max = \"4MiB\"\nkey = \"off\"\n";
+    for (text, line, told) in [
+        (
+            "held_max = 0",
+            1,
+            "held_max is 0, accepted is at least 1048576, the largest body_max",
+        ),
+        (
+            "\nheld_max = 1048575",
+            2,
+            "held_max is 1048575, accepted is at least 1048576",
+        ),
+        (
+            &format!("held_max = \"1MiB\"\n{large}"),
+            1,
+            "held_max is 1048576, accepted is at least 2097152",
+        ),
+        (
+            "[defaults]\nbody_max = \"1GiB\"",
+            1,
+            "held_max is 268435456, accepted is at least 1073741824",
+        ),
+        (
+            &format!("held_max = 0\n{off}"),
+            1,
+            "held_max is 0, accepted is at least 1,",
+        ),
+    ] {
+        let faults = Config::parse(text).unwrap_err();
+        let [fault] = &faults[..] else { panic!("{faults:#?}") };
+        assert_eq!(fault.line, line, "{text}");
+        assert!(fault.what.contains(told), "{}", fault.what);
+    }
+    for text in [
+        "held_max = \"1MiB\"",
+        &format!("held_max = \"2MiB\"\n{large}"),
+        "held_max = \"1GiB\"\n[defaults]\nbody_max = \"1GiB\"",
+        &format!("held_max = 1\n{off}"),
+    ] {
+        assert!(Config::parse(text).is_ok(), "{text}");
+    }
+}

@@ -10,6 +10,7 @@ use http::{Method, Response};
 use tokio_util::task::TaskTracker;
 
 use super::held::Held;
+use super::policy::KeyRule;
 use super::problem::{Problem, Refusal, Render};
 use super::recent::Recent;
 use super::route::Route;
@@ -124,7 +125,8 @@ impl Builder {
     }
 
     /// The most bytes of requests and answers with a key that are in memory at one time, beside 16 KiB for each. While
-    /// there are more, further ones are refused as `TRANSIENT.overloaded`, with nothing done.
+    /// there are more, further ones are refused as `TRANSIENT.overloaded`, with nothing done. At least as many as one
+    /// request may have.
     pub fn held_max(mut self, bytes: usize) -> Self {
         self.held_max = bytes;
         self
@@ -172,6 +174,8 @@ impl Builder {
             let accepted = format!("{:?} to {:?}", accepted.start(), accepted.end());
             faults.push(ConfigError::new("limits", limit, &format!("{value:?}"), &accepted));
         }
+        let policies = self.routes.iter().map(|route| &*route.policy).chain([&self.policy]);
+        faults.extend(too_little_held(self.held_max, policies));
         faults.extend(self.patience.faults());
         check(faults)?;
         let shared = Shared {
@@ -201,6 +205,16 @@ impl Patience {
         let wrong = both.into_iter().filter(|(_, time)| !ACCEPTED.contains(time));
         wrong.map(|(key, time)| ConfigError::new("layer", key, &format!("{time:?}"), "1 ms to 24 h"))
     }
+}
+
+/// What is wrong with a bound on all bodies together that is less than one may have: there is never room for it.
+pub(super) fn too_little_held<'p>(held_max: usize, policies: impl Iterator<Item = &'p Policy>) -> Option<ConfigError> {
+    let keyed = policies.filter(|policy| policy.key != KeyRule::Off);
+    let largest = keyed.map(|policy| policy.body_max).max().unwrap_or_default().max(1);
+    (held_max < largest).then(|| {
+        let accepted = format!("at least {largest}, the largest body_max");
+        ConfigError::new("layer", "held_max", &held_max.to_string(), &accepted)
+    })
 }
 
 type PrincipalOf = dyn Fn(&Parts) -> Option<Principal> + Send + Sync;
@@ -251,6 +265,11 @@ impl ConfigError {
             value: value.into(),
             accepted: accepted.into(),
         }
+    }
+
+    /// The setting.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 }
 

@@ -37,6 +37,10 @@ impl Held {
         Self(Arc::new(Total { bytes, max }))
     }
 
+    pub(super) fn max(&self) -> usize {
+        self.0.max
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.0.bytes.load(Ordering::Relaxed) >= self.0.max
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use exactly::MemoryStore;
-use exactly::layer::{CallInfo, Guarantee, Policy};
+use exactly::layer::{CallInfo, Guarantee, KeyRule, Policy};
 use exactly::once::Limits;
+use http::Method;
 
 use crate::app::{Runs, SECOND, answer, app, ask, builder, gated, layer, memory, settle_down};
 
@@ -111,7 +112,9 @@ async fn more_waiters_than_the_limit_are_told_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_request_for_which_there_is_no_room_is_refused_until_there_is() {
-    let gated = gated(builder(memory()).held_max(300_000).build().unwrap());
+    let policy = Policy::playbook().body_max(300_000);
+    let layer = builder(memory()).policy(policy).held_max(300_000).build();
+    let gated = gated(layer.unwrap());
     let large = format!("\"{}\"", "x".repeat(200_000));
     let (app, body) = (gated.app.clone(), large.clone());
     let first = tokio::spawn(async move { ask("k1").body(body).send(&app).await });
@@ -133,6 +136,29 @@ async fn a_large_request_for_which_there_is_no_room_is_refused_until_there_is() 
     gated.leave.notify_waiters();
     assert_eq!(again.await.unwrap().key_status(), Some("stored"));
     assert_eq!(gated.runs.get(), 3);
+}
+
+#[test]
+fn less_room_than_one_request_may_take_is_refused() {
+    let large = Policy::playbook().body_max(300_000);
+    let built = |held_max: usize, policy: &Policy| {
+        let builder = builder(memory()).policy(Policy::playbook().body_max(10));
+        let builder = builder.route(Method::POST, "/large", policy.clone());
+        builder.held_max(held_max).build()
+    };
+    for (held_max, policy, least) in [
+        (0, &Policy::playbook().body_max(0), "10"),
+        (299_999, &large, "300000"),
+        (0, &large, "300000"),
+    ] {
+        let refused = built(held_max, policy).unwrap_err().to_string();
+        let told = format!("layer: held_max is {held_max}, accepted is at least {least}, the largest body_max");
+        assert_eq!(refused, told);
+    }
+    let layer = built(300_000, &large).unwrap();
+    assert!(built(10, &large.key(KeyRule::Off)).is_ok());
+    let larger = layer.with_policy(Policy::playbook().body_max(300_001)).unwrap_err();
+    assert!(larger.to_string().contains("held_max is 300000"), "{larger}");
 }
 
 #[tokio::test(start_paused = true)]
