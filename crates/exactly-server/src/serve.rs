@@ -100,7 +100,7 @@ impl Args {
         if let Some(demo) = demo.clone() {
             tokio::spawn(async move { demo.run(listen, admin).await });
         }
-        server.run(token, metrics, shutdown).await?;
+        Box::pin(server.run(token, metrics, shutdown)).await?;
         Ok(ExitCode::SUCCESS)
     }
 

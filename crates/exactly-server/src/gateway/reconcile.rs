@@ -41,10 +41,10 @@ pub(super) fn asking(policy: Policy, probe: Probe, proxy: Proxy, store: Arc<dyn 
         })
     });
     policy.on_reconciled(move |doubt, settlement| {
-        let (trail, note) = (Arc::clone(&trail), note(doubt, settlement));
+        let (trail, call, note) = (Arc::clone(&trail), doubt.claim.id, note(doubt, settlement));
         Box::pin(async move {
             if let Err(error) = trail.note(&note).await {
-                tracing::error!(call = ?note.call, %error, "trail not written");
+                tracing::error!(%call, %error, "trail not written");
             }
         })
     })

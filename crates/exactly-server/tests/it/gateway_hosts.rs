@@ -6,6 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
+use crate::client::post;
 use crate::server::Server;
 use crate::upstream::{Upstream, reply};
 use crate::wire::{Message, Wire};
@@ -116,4 +117,33 @@ async fn leave_is_asked_for_the_host_that_the_request_is_for() {
         let expected = [("/auth", Some("b.example")), ("/refunds", Some("b.example"))];
         assert_eq!(hosts, expected, "{way:?}");
     }
+}
+
+#[tokio::test]
+async fn leave_is_asked_without_what_belongs_to_the_request() {
+    let of_request = [
+        ("if-match", "\"a\""),
+        ("if-none-match", "\"a\""),
+        ("if-modified-since", "Tue, 15 Nov 1994 12:45:26 GMT"),
+        ("if-unmodified-since", "Tue, 15 Nov 1994 12:45:26 GMT"),
+        ("if-range", "\"a\""),
+        ("range", "bytes=0-1"),
+        ("te", "trailers"),
+    ];
+    let upstream = Upstream::answering(|request: Message| async move { reply(200, &[], request.target()) }).await;
+    let server = Server::with(upstream.address, "authorize = \"/auth\"\n");
+    let request = post("/refunds").key("k").header("x-other", "1");
+    let request = of_request
+        .iter()
+        .fold(request, |it, (name, value)| it.header(name, value));
+    assert_eq!(request.to(server.listen).await.text(), "/refunds");
+    let asked = upstream.requests();
+    let [question, passed_on] = &asked[..] else {
+        panic!("{asked:#?}")
+    };
+    assert_eq!((question.target(), question.header("x-other")), ("/auth", Some("1")));
+    for (name, _) in of_request {
+        assert_eq!(question.header(name), None, "{name}");
+    }
+    assert_eq!(passed_on.header("if-match"), Some("\"a\""));
 }

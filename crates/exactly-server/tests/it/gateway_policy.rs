@@ -292,18 +292,7 @@ async fn a_revoked_caller_gets_no_replay() {
     })
     .await;
     let server = Server::with(upstream.address, "authorize = \"/auth?strict=1\"\n");
-    let conditions = [
-        "if-match",
-        "if-none-match",
-        "if-modified-since",
-        "if-unmodified-since",
-        "if-range",
-    ];
     let request = post("/refunds?a=b").key("k").bearer("ada").header("x-other-key", "1");
-    let request = request.header("range", "bytes=0-1").header("te", "trailers");
-    let request = conditions
-        .iter()
-        .fold(request, |request, name| request.header(name, "\"a\""));
     let seen = |status| upstream.effects_of(|request| request.target() == status);
     for (status, key_status) in [(204, "stored"), (200, "replayed")] {
         leave.store(status, Ordering::SeqCst);
@@ -339,15 +328,7 @@ async fn a_revoked_caller_gets_no_replay() {
     assert_eq!(question.header("x-original-method"), Some("POST"));
     assert_eq!(question.header("x-original-uri"), Some("/refunds?a=b"));
     assert_eq!(question.header("host"), Some("shop.example"));
-    let of_request = [
-        "idempotency-key",
-        "content-length",
-        "content-type",
-        "transfer-encoding",
-        "range",
-        "te",
-    ];
-    for name in of_request.iter().chain(&conditions) {
+    for name in ["idempotency-key", "content-length", "content-type", "transfer-encoding"] {
         assert_eq!(question.header(name), None, "{name}");
     }
     leave.store(204, Ordering::SeqCst);

@@ -43,9 +43,11 @@ pub(super) struct Reconcile(Arc<dyn Fn(Doubt) -> Found + Send + Sync>);
 /// What is done about a doubt that has ended, until it is done.
 pub type Telling = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+type Tell = dyn Fn(&Doubt, &Settlement) -> Telling + Send + Sync;
+
 /// Hears how a doubt ended.
 #[derive(Clone)]
-pub(super) struct OnReconciled(Arc<dyn Fn(&Doubt, &Settlement) -> Telling + Send + Sync>);
+pub(super) struct OnReconciled(Arc<Tell>);
 
 /// What came of asking about every doubt there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Bodies that never stop coming, and never end.
 
 use std::io;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -87,7 +88,9 @@ async fn an_answer_too_large_to_keep_may_take_its_time() {
 
 #[test]
 fn no_time_at_all_is_no_time() {
-    let refused = builder(memory()).request_within(0 * SECOND).answer_within(0 * SECOND);
+    let refused = builder(memory())
+        .request_within(Duration::ZERO)
+        .answer_within(Duration::ZERO);
     let refused = refused.build().unwrap_err().to_string();
     for key in ["request_within", "answer_within"] {
         assert!(
