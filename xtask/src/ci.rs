@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use crate::servers::Servers;
+use crate::tally::Tally;
 use crate::typescript::Unready;
 use crate::{Failure, Result, alerts, measure, openapi, process, suite, tidy, tools, typescript, webhooks};
 
@@ -62,6 +63,29 @@ enum Ending {
 #[derive(Default)]
 struct Gate {
     servers: Option<Servers>,
+    counts: Counts,
+}
+
+/// The tests that each step ran.
+#[derive(Default)]
+struct Counts {
+    tests: Tally,
+    doctests: Tally,
+    interop: Tally,
+    typescript: Tally,
+}
+
+impl Counts {
+    fn sum(&self) -> Tally {
+        let mut sum = self.tests;
+        sum += self.doctests;
+        sum += self.typescript;
+        // Each of the two steps skips what the other is for: only what neither ran was skipped.
+        sum.skipped -= self.interop.ran().min(self.tests.skipped);
+        sum.passed += self.interop.passed;
+        sum.failed += self.interop.failed;
+        sum
+    }
 }
 
 impl Gate {
@@ -99,6 +123,7 @@ pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
             break;
         }
     }
+    let tests = gate.counts.sum();
     drop(gate);
     for step in &chosen[report.len()..] {
         report.push((step.name, "not run".to_owned()));
@@ -107,7 +132,12 @@ pub(crate) fn command(arguments: &[OsString]) -> Result<(), Failure> {
     for (name, line) in report {
         eprintln!("{name:<10} {line}");
     }
-    failure.map_or(Ok(()), |message| Err(message.into()))
+    if let Some(message) = &failure {
+        eprintln!("xtask ci: {message}");
+    }
+    // The last word, for programs too.
+    println!("tests: {tests}");
+    failure.map_or(Ok(()), |_| Err(Failure::Told))
 }
 
 /// The named steps in the order of the gate, or all of them.
@@ -157,26 +187,28 @@ fn clippy(_: &mut Gate) -> Result<Ending> {
 }
 
 fn test(gate: &mut Gate) -> Result<Ending> {
-    suite::all_in_ci(gate.servers()?)?;
+    gate.servers()?;
+    let servers = gate.servers.as_ref().expect("started above");
+    suite::all_in_ci(servers, &mut gate.counts.tests, &mut gate.counts.doctests)?;
     Ok(Ending::Passed)
 }
 
-fn interop(_: &mut Gate) -> Result<Ending> {
+fn interop(gate: &mut Gate) -> Result<Ending> {
     let libraries = match webhooks::libraries() {
         Ok(libraries) => libraries,
         Err(error) => return Ok(Ending::LeftOut(tools::reason(&error))),
     };
-    suite::interop_in_ci(&libraries)?;
+    suite::interop_in_ci(&libraries, &mut gate.counts.interop)?;
     Ok(Ending::Passed)
 }
 
-fn typescript(_: &mut Gate) -> Result<Ending> {
+fn typescript(gate: &mut Gate) -> Result<Ending> {
     let kit = match typescript::kit() {
         Ok(kit) => kit,
         Err(Unready::Missing(error)) => return Ok(Ending::LeftOut(tools::reason(&error))),
         Err(Unready::Broken(error)) => return Err(error),
     };
-    typescript::check(&kit)?;
+    typescript::check(&kit, &mut gate.counts.typescript)?;
     Ok(Ending::Passed)
 }
 
@@ -208,4 +240,34 @@ fn openapi(_: &mut Gate) -> Result<Ending> {
 fn crash(gate: &mut Gate) -> Result<Ending> {
     measure::crash_in_ci(gate.servers()?)?;
     Ok(Ending::Passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_step_leaves_to_another_is_skipped_only_if_neither_runs_it() {
+        let of = |passed, failed, skipped| Tally {
+            passed,
+            failed,
+            skipped,
+        };
+        let mut counts = Counts {
+            tests: of(100, 1, 9),
+            doctests: of(20, 0, 2),
+            ..Counts::default()
+        };
+        assert_eq!(counts.sum(), of(120, 1, 11));
+        counts.interop = of(6, 1, 101);
+        counts.typescript = of(30, 0, 0);
+        assert_eq!(counts.sum(), of(156, 2, 4));
+        // Alone, it skips nothing that it was asked for.
+        let alone = Counts {
+            interop: of(7, 0, 101),
+            ..Counts::default()
+        };
+        assert_eq!(alone.sum(), of(7, 0, 0));
+        assert_eq!(Counts::default().sum(), Tally::default());
+    }
 }

@@ -15,6 +15,7 @@ mod openapi;
 mod process;
 mod servers;
 mod suite;
+mod tally;
 mod tidy;
 mod tools;
 mod typescript;
@@ -33,6 +34,8 @@ const EXIT_USAGE: u8 = 2;
 /// Why a command did not pass, as scripts can tell by the exit code.
 enum Failure {
     Failed(String),
+    /// It was said already.
+    Told,
     Usage(String),
 }
 
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
             eprintln!("xtask {name}: {message}");
             ExitCode::FAILURE
         }
+        Err(Failure::Told) => ExitCode::FAILURE,
         Err(Failure::Usage(message)) => {
             eprintln!("xtask {name}: {message}");
             ExitCode::from(EXIT_USAGE)

@@ -2,13 +2,14 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::Result;
+use crate::tally::Tally;
 
 /// The cargo that started us, in the workspace's root.
 pub(crate) fn cargo() -> Command {
@@ -38,13 +39,65 @@ pub(crate) fn install_if_missing(command: &str) -> Result {
 pub(crate) fn run(command: &mut Command) -> Result {
     let shown = shown(command);
     let mut running = Background::start(command)?;
-    let status = running.child.wait().map_err(|error| format!("`{shown}`: {error}"))?;
-    drop(running);
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{shown}` failed: {status}"))
+    running.ended(&shown)
+}
+
+/// Where a program that runs tests tells how they ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    Out,
+    Err,
+}
+
+impl Told {
+    /// Whether somebody sees it, and colours with it.
+    pub(crate) fn is_seen(self) -> bool {
+        match self {
+            Self::Out => io::stdout().is_terminal(),
+            Self::Err => io::stderr().is_terminal(),
+        }
     }
+}
+
+/// Runs a program with our terminal, and adds to `tally` what its lines say, each of which is passed on as it comes. They
+/// count however it ends.
+pub(crate) fn run_counting(
+    command: &mut Command,
+    told: Told,
+    count: fn(&str) -> Option<Tally>,
+    tally: &mut Tally,
+) -> Result {
+    let shown = shown(command);
+    match told {
+        Told::Out => command.stdout(Stdio::piped()),
+        Told::Err => command.stderr(Stdio::piped()),
+    };
+    let mut running = Background::start(command)?;
+    let (lines, mut ours): (Option<Box<dyn Read>>, Box<dyn Write>) = match told {
+        Told::Out => (
+            running.child.stdout.take().map(|pipe| Box::new(pipe) as _),
+            Box::new(io::stdout()),
+        ),
+        Told::Err => (
+            running.child.stderr.take().map(|pipe| Box::new(pipe) as _),
+            Box::new(io::stderr()),
+        ),
+    };
+    let mut lines = BufReader::new(lines.expect("it was started with a pipe"));
+    let mut line = Vec::new();
+    while lines
+        .read_until(b'\n', &mut line)
+        .map_err(|error| format!("read from `{shown}`: {error}"))?
+        > 0
+    {
+        // Whoever no longer looks does not change what is counted.
+        let _ = ours.write_all(&line).and_then(|()| ours.flush());
+        if let Some(counted) = count(&String::from_utf8_lossy(&line)) {
+            *tally += counted;
+        }
+        line.clear();
+    }
+    running.ended(&shown)
 }
 
 /// A program that runs beside us until this is dropped, or until we die.
@@ -67,6 +120,16 @@ impl Background {
                 let _ = child.wait();
                 Err(error)
             }
+        }
+    }
+
+    /// Waits for its end.
+    fn ended(&mut self, shown: &str) -> Result {
+        let status = self.child.wait().map_err(|error| format!("`{shown}`: {error}"))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("`{shown}` failed: {status}"))
         }
     }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::debian::{apt_get, obstacle};
-use crate::process::{capture, is_program, on_path, run};
+use crate::process::{Told, capture, is_program, on_path, run, run_counting};
+use crate::tally::{self, Tally};
 use crate::{Result, openapi, tools};
 
 const FOLDER: &str = "clients/typescript";
@@ -51,11 +52,11 @@ pub(crate) struct Kit {
 /// Everything in one go, for whoever wants all tests or none.
 pub(crate) fn test() -> Result {
     let kit = kit().map_err(|unready| format!("the TypeScript client: {}", unready.into_message()))?;
-    check(&kit)
+    check(&kit, &mut Tally::default())
 }
 
-/// Compiles the client and runs its tests.
-pub(crate) fn check(kit: &Kit) -> Result {
+/// Compiles the client and runs its tests, which are counted in `tally`.
+pub(crate) fn check(kit: &Kit, tally: &mut Tally) -> Result {
     openapi::build()?;
     let folder = crate::root().join(FOLDER);
     // A test whose source is gone must not run on.
@@ -65,7 +66,10 @@ pub(crate) fn check(kit: &Kit) -> Result {
     tests
         .env(SERVER, tools::target()?.join("debug/exactly"))
         .env(CHROMIUM, &kit.chromium);
-    run(&mut tests)
+    if Told::Out.is_seen() {
+        tests.env("FORCE_COLOR", "1");
+    }
+    run_counting(&mut tests, Told::Out, tally::of_node, tally)
 }
 
 /// Finds or installs what the tests need.
