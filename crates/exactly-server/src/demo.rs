@@ -8,6 +8,7 @@ mod storm;
 mod upstream;
 
 use std::error::Error;
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,6 +22,16 @@ use self::upstream::Payments;
 use crate::config::Config;
 use crate::serve::say;
 use crate::store::StoreUrl;
+
+/// What the orders of one run have in their names, which are their keys: a store remembers those of the runs before.
+#[derive(Clone, Copy, Debug)]
+struct Run(u32);
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
 
 /// What the demonstration needs beside the gateway.
 const CONFIG: &str = r#"
@@ -36,6 +47,11 @@ key = "required"
 lease = "2s"
 reconcile = "/payments/by-call/{call}"
 "#;
+
+/// How often a line that changes in place does.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+/// How often a line is written where every line stays, as in a log.
+const WRITE_EVERY: Duration = Duration::from_secs(3);
 
 /// A payments service under a storm.
 pub(crate) struct Demo {
@@ -70,41 +86,48 @@ impl Demo {
 
     /// Lets the storm come over the gateway at `gateway`, and says what is left after it.
     pub(crate) async fn run(&self, gateway: SocketAddr, admin: SocketAddr) {
-        let storm = Storm::new(gateway);
-        let mut ticks = interval(Duration::from_millis(200));
+        let run = Run(fastrand::u32(..));
+        let storm = Storm::new(gateway, run);
+        let is_seen = io::stderr().is_terminal();
+        let mut ticks = interval(if is_seen { SHOW_EVERY } else { WRITE_EVERY });
         let running = storm.run();
         tokio::pin!(running);
         loop {
             tokio::select! {
                 () = &mut running => break,
-                _ = ticks.tick() => show(&format!("{}, {} payments made", storm.progress(), self.payments.count())),
+                _ = ticks.tick() => {
+                    let line = format!("{}, {} payments made", storm.progress(), self.payments.count());
+                    show(&line, is_seen);
+                }
             }
         }
-        if io::stderr().is_terminal() {
+        if is_seen {
             eprintln!();
         }
         say(&storm.report(&self.payments));
-        say(&invitation(gateway, admin));
+        say(&invitation(gateway, admin, run));
     }
 }
 
-/// A line that changes, where somebody looks.
-fn show(line: &str) {
+/// A line that changes in place where somebody looks, and one more where lines are kept.
+fn show(line: &str, is_seen: bool) {
     let mut out = io::stderr();
-    if out.is_terminal() {
-        let _ = write!(out, "\r\x1b[K  {line}");
-        let _ = out.flush();
-    }
+    // Nobody has to listen.
+    let _ = if is_seen {
+        write!(out, "\r\x1b[K  {line}").and_then(|()| out.flush())
+    } else {
+        writeln!(out, "{line}")
+    };
 }
 
-fn invitation(gateway: SocketAddr, admin: SocketAddr) -> String {
+fn invitation(gateway: SocketAddr, admin: SocketAddr, run: Run) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "exactly".to_owned());
     format!(
         "still serving; send this twice, and see one payment:
 
-  curl -i http://{gateway}/payments -H 'idempotency-key: order-1066' -H 'content-type: application/json' \\
-    -d '{{\"order\":\"order-1066\",\"amount\":1000}}'
-  curl 'http://{gateway}/ledger?order=order-1066'
+  curl -i http://{gateway}/payments -H 'idempotency-key: order-{run}' -H 'content-type: application/json' \\
+    -d '{{\"order\":\"order-{run}\",\"amount\":1000}}'
+  curl 'http://{gateway}/ledger?order=order-{run}'
 
 the operators' side, with the token from above:
 

@@ -15,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Run;
 use super::upstream::Payments;
 
 /// How many orders are placed, and how many at a time.
@@ -28,6 +29,7 @@ const ANSWER_MAX: usize = 64 * 1024;
 
 pub(super) struct Storm {
     gateway: SocketAddr,
+    run: Run,
     client: Client<HttpConnector, Full<Bytes>>,
     sent: AtomicU32,
     hung_up: AtomicU32,
@@ -39,10 +41,11 @@ pub(super) struct Storm {
 }
 
 impl Storm {
-    pub(super) fn new(gateway: SocketAddr) -> Self {
+    pub(super) fn new(gateway: SocketAddr, run: Run) -> Self {
         let counter = || AtomicU32::new(0);
         Self {
             gateway,
+            run,
             client: Client::builder(TokioExecutor::new()).build_http(),
             sent: counter(),
             hung_up: counter(),
@@ -68,7 +71,7 @@ impl Storm {
     /// What happened, compared with the books of the service itself.
     pub(super) fn report(&self, payments: &Payments) -> String {
         let paid = payments.by_order();
-        let storm = (1..=ORDERS).map(order_name).filter_map(|order| paid.get(&order));
+        let storm = (1..=ORDERS).filter_map(|number| paid.get(&self.order_name(number)));
         let (mut effects, mut duplicates, mut orders) = (0, 0, 0);
         for times in storm {
             effects += times;
@@ -126,7 +129,7 @@ impl Storm {
     /// The final answer; `None` if it has to be tried again.
     async fn send(&self, number: u32) -> Option<Bytes> {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        let order = order_name(number);
+        let order = self.order_name(number);
         let body = format!("{{\"order\":\"{order}\",\"amount\":{}}}", number * 100);
         let request = Request::post(format!("http://{}/payments", self.gateway))
             .header("idempotency-key", &order)
@@ -148,15 +151,15 @@ impl Storm {
         }
         is_paid.then_some(body)
     }
+
+    fn order_name(&self, number: u32) -> String {
+        format!("storm-{}-{number}", self.run)
+    }
 }
 
 async fn read(response: Response<hyper::body::Incoming>) -> Option<Bytes> {
     let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await.ok()?;
     Some(body.to_bytes())
-}
-
-fn order_name(number: u32) -> String {
-    format!("storm-{number}")
 }
 
 fn get(counter: &AtomicU32) -> u32 {

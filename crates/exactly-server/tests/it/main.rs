@@ -7,6 +7,7 @@ mod call;
 mod calls;
 mod client;
 mod conformance;
+mod demo;
 mod doctor;
 mod drain;
 mod events;
