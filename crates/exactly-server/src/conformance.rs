@@ -14,6 +14,7 @@ mod request;
 mod rule;
 mod rules;
 mod setting;
+mod socket;
 mod subject;
 mod trial;
 mod upstream;
@@ -82,7 +83,7 @@ impl Args {
 impl Check {
     async fn run(self) -> Result<ExitCode, Fault> {
         let rules = chosen(&self.only)?;
-        let Some(target) = self.target().filter(|_| !self.output.list) else {
+        let Some(target) = self.target()?.filter(|_| !self.output.list) else {
             let listed = if self.output.markdown {
                 report::markdown(&rules)
             } else {

@@ -10,6 +10,7 @@ use super::place::Place;
 use super::preset::{Guarantee, Preset};
 use super::request::Line;
 use super::setting::Routes;
+use super::socket::Trust;
 use super::subject::Target;
 
 /// Where the shipped upstream's operation is, as the target passes it on.
@@ -19,9 +20,12 @@ const BODY_DEFAULT: &str = r#"{"amount": {n}, "currency": "EUR", "reference": "{
 /// Which server, and how to speak to it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
-    /// The server to check, such as `http://127.0.0.1:8080`. It gets real requests: never one that customers use.
+    /// The server to check, such as `http://127.0.0.1:8080` or `https://staging.example`. It gets real requests: never one that customers use.
     #[arg(long, value_name = "URL", required_unless_present = "list")]
     target: Option<Place>,
+    /// Trust the certificate authorities in this PEM file, and no others.
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
     /// Which statuses to expect.
     #[arg(long, value_enum, default_value_t)]
     preset: Preset,
@@ -109,7 +113,15 @@ pub(super) struct Output {
 
 impl Check {
     /// The server to check; none if only the list is wanted.
-    pub(super) fn target(&self) -> Option<Target> {
+    pub(super) fn target(&self) -> Result<Option<Target>, String> {
+        let Some(place) = self.target.clone() else {
+            return Ok(None);
+        };
+        let trust = self.cacert.as_deref().map(Trust::of_file).transpose()?;
+        let trusted = |place: Place| match &trust {
+            Some(trust) => place.trusting(trust),
+            None => place,
+        };
         let caller = lines(&self.header);
         let other_caller = (!self.other_header.is_empty()).then(|| {
             let mut other = lines(&self.other_header);
@@ -119,8 +131,12 @@ impl Check {
             other
         });
         let routes: BTreeMap<_, _> = self.route.iter().flat_map(|routes| routes.0.clone()).collect();
-        Some(Target {
-            place: self.target.clone()?,
+        let mut counter = self.effects_url.clone();
+        if let Some(counter) = &mut counter {
+            counter.place = trusted(counter.place.clone());
+        }
+        Ok(Some(Target {
+            place: trusted(place),
             method: self.method.clone(),
             path: self.path.0.clone(),
             bodies: self.body.clone(),
@@ -129,13 +145,13 @@ impl Check {
             other_caller,
             other_host: self.other_host.as_ref().map(|host| host.0.clone()),
             routes,
-            counter: self.effects_url.clone(),
+            counter,
             preset: self.preset,
             guarantee: self.guarantee,
             limit: Duration::from_secs(self.timeout),
             is_store_down: self.store_down,
             code_at: self.code_at.as_ref().map(|pointer| pointer.0.clone()),
-        })
+        }))
     }
 }
 

@@ -11,7 +11,7 @@ use super::upstream;
 const TAG: &str = "{tag}";
 
 /// Where effects are counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Counter {
     pub(super) place: Place,
     /// The path and query, with `{tag}` where the tag goes.
@@ -115,7 +115,7 @@ mod tests {
         check("http://up:9090/effects/", "/effects?tag=t", release);
         check("http://up:9090/count?ref={tag}&x=1", "/count?ref=t&x=1", None);
         check("http://up:9090/count/{tag}", "/count/t", None);
-        for text in ["up:9090", "https://up", "http://up/count?x=1"] {
+        for text in ["up:9090", "ftp://up", "http://up/count?x=1"] {
             assert!(text.parse::<Counter>().is_err(), "{text}");
         }
     }

@@ -4,13 +4,12 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Reader};
 use super::place::Place;
 use super::request::Request;
+use super::socket::Stream;
 
 /// The longest answer that is read.
 const ANSWER_MAX: usize = 64 * 1024 * 1024;
@@ -31,7 +30,7 @@ pub(super) enum Lost {
 /// A connection with a request on it.
 #[derive(Debug)]
 pub(super) struct Open {
-    stream: TcpStream,
+    stream: Stream,
     method: String,
     limit: Duration,
     deadline: Instant,
@@ -46,13 +45,12 @@ impl Open {
     /// Connects and sends the request with only the first bytes of its body, as one does whose power fails.
     pub(super) async fn send_part(place: &Place, request: &Request, len: usize, limit: Duration) -> Result<Self, Lost> {
         let deadline = Instant::now() + limit;
-        let connected = timeout_at(deadline, TcpStream::connect((place.host.as_str(), place.port))).await;
+        let connected = timeout_at(deadline, Stream::connect(place)).await;
         let stream = match connected {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(Lost::Unreached(error.to_string())),
             Err(_) => return Err(Lost::TimedOut(limit)),
         };
-        let _ = stream.set_nodelay(true);
         let mut open = Self {
             stream,
             method: request.method.clone(),
@@ -93,8 +91,7 @@ impl Open {
 
     /// Hangs up without waiting for anything.
     pub(super) fn hang_up(self) -> io::Result<()> {
-        // A reset, as of a process that was killed: nobody stays to read.
-        self.stream.set_zero_linger()
+        self.stream.reset()
     }
 }
 

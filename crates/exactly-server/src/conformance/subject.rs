@@ -146,7 +146,8 @@ pub(super) fn new_key() -> String {
 
 /// What to ask `counter`. Only the target gets to see the caller's credentials.
 pub(super) fn question(target: &Target, counter: &Counter, method: &str, path: &str, tag: &str) -> Request {
-    let is_target = (&counter.place.host, counter.place.port) == (&target.place.host, target.place.port);
+    let of = |place: &Place| (place.is_tls(), place.host.clone(), place.port);
+    let is_target = of(&counter.place) == of(&target.place);
     let request = Request::new(method, path, tag);
     if is_target {
         request.secrets(&target.caller)

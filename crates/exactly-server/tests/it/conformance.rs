@@ -9,6 +9,7 @@ mod own_service;
 mod process;
 mod protector;
 mod report;
+mod tls;
 
 use exactly::layer::{Guarantee, Policy};
 use fault::Fault;

@@ -26,6 +26,7 @@ mod schedules;
 mod server;
 mod servers;
 mod telemetry;
+mod tls;
 mod truth;
 mod upstream;
 mod wire;

@@ -55,8 +55,12 @@ pub(crate) struct Run {
 
 /// Checks the server at `target`, many rules at a time.
 pub(crate) async fn check(target: SocketAddr, arguments: &[&str]) -> Run {
-    let target = format!("http://{target}");
-    let mut all = vec!["conformance", "--target", &target, "--json"];
+    check_at(&format!("http://{target}"), arguments).await
+}
+
+/// The same, by its URL.
+pub(crate) async fn check_at(target: &str, arguments: &[&str]) -> Run {
+    let mut all = vec!["conformance", "--target", target, "--json"];
     if !arguments.contains(&"--jobs") {
         all.extend(["--jobs", "16"]);
     }

@@ -157,7 +157,11 @@ async fn whatever_cannot_be_checked_is_said_with_code_two() {
         assert!(said.contains(message), "{arguments:?}: {said}");
     };
     refuses(&[], "--target").await;
-    refuses(&["--target", "https://shop.example"], "https is not spoken").await;
+    refuses(
+        &["--target", "ftp://shop.example"],
+        "it must look like http://HOST:PORT or https://HOST",
+    )
+    .await;
     refuses(&["--target", "shop"], "http://HOST:PORT").await;
     refuses(
         &["--target", "http://127.0.0.1:1", "--only", "key-mising"],
