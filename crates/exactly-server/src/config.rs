@@ -3,10 +3,13 @@
 //! Everything that is wrong is told at once, each with file, line, key, value and what is accepted.
 
 mod events;
+mod fault;
 mod inbox;
 mod jobs;
+mod need;
 mod policy;
 mod probe;
+mod route;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,19 +24,23 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use exactly::layer::{Builder, Policy};
-use exactly::{StoreError, StoreErrorKind};
 use http::uri::PathAndQuery;
-use http::{HeaderName, Method, Uri, header};
+use http::{HeaderName, Uri, header};
 use toml::de::DeTable;
 
 pub(crate) use self::events::{Events, Source};
+pub(crate) use self::fault::Fault;
+use self::fault::Faults;
 pub(crate) use self::inbox::{Inbox, Source as InboxSource, is_name as is_source_name};
 pub(crate) use self::jobs::Jobs;
+use self::need::Need;
 pub(crate) use self::probe::Probe;
-pub(crate) use self::table::{Fault, duration};
-use self::table::{Faults, Table};
+use self::route::Defaults;
+pub(crate) use self::route::Route;
+use self::table::Table;
+pub(crate) use self::table::duration;
 pub(crate) use self::upstream::Upstream;
-use crate::store::{Backend, StoreOptions, StoreUrl};
+use crate::store::{StoreOptions, StoreUrl};
 
 /// What is read without being named.
 const FILE_DEFAULT: &str = "exactly.toml";
@@ -74,8 +81,8 @@ pub(crate) struct Config {
     pub(crate) inbox: Inbox,
     pub(crate) default_policy: Policy,
     pub(crate) routes: Vec<Route>,
-    /// Whether the upstream of any route completes its calls in its own transaction.
-    pub(crate) is_joined: bool,
+    /// What the store and the flags have to be like for it.
+    pub(crate) needs: Vec<Need>,
 }
 
 /// What tells one caller from another.
@@ -106,15 +113,6 @@ pub(crate) struct Timeouts {
     pub(crate) drain: Duration,
 }
 
-/// The policy of one route.
-#[derive(Clone, Debug)]
-pub(crate) struct Route {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) policy: Policy,
-    pub(crate) reconcile: Option<Probe>,
-}
-
 /// A file that cannot be used.
 #[derive(Debug)]
 pub(crate) struct ConfigError {
@@ -143,7 +141,7 @@ impl Default for Config {
             inbox: Inbox::default(),
             default_policy: Policy::playbook(),
             routes: Vec::new(),
-            is_joined: false,
+            needs: Vec::new(),
         }
     }
 }
@@ -173,53 +171,51 @@ impl Default for Timeouts {
 }
 
 impl Config {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`, whatever it needs of the store.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|error| ConfigError {
-            path: path.to_owned(),
-            faults: vec![Fault {
-                line: 0,
-                what: error.to_string(),
-            }],
-        })?;
-        Self::parse(&text).map_err(|faults| ConfigError {
-            path: path.to_owned(),
-            faults,
-        })
+        let text = text_of(path)?;
+        Self::parse(&text).map_err(|faults| ConfigError::new(path, faults))
     }
 
-    /// Reads `exactly.toml` in the current folder, if there is one.
-    pub(crate) fn read_default() -> Result<Self, ConfigError> {
+    /// Reads the file at `path` and puts the `flags` over it. Whatever could not be served then is a fault.
+    pub(crate) fn read_to_serve(path: &Path, flags: impl FnOnce(&mut Self)) -> Result<Self, ConfigError> {
+        let text = text_of(path)?;
+        let (mut config, mut faults) = Self::of_text(&text);
+        flags(&mut config);
+        faults.extend(config.unmet());
+        let found = faults.into_found();
+        if found.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError::new(path, found))
+        }
+    }
+
+    /// The same with `exactly.toml` in the current folder, if there is one.
+    pub(crate) fn read_default_to_serve(flags: impl FnOnce(&mut Self)) -> Result<Self, ConfigError> {
         let path = Path::new(FILE_DEFAULT);
         if path.exists() {
-            Self::read(path)
-        } else {
-            Ok(Self::default())
+            return Self::read_to_serve(path, flags);
         }
-    }
-
-    /// What the chosen store cannot do for the routes.
-    pub(crate) fn check_store(&self) -> Result<(), StoreError> {
-        if self.is_joined && self.store.backend()? != Backend::Postgres {
-            let context = format!(
-                "guarantee = \"joined\" needs the upstream's PostgreSQL database, and store is {}: \
-                 set store = \"postgres://…\", or another guarantee",
-                self.store
-            );
-            return Err(StoreError::new(StoreErrorKind::Refused, context));
-        }
-        Ok(())
+        let mut config = Self::default();
+        flags(&mut config);
+        Ok(config)
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        let (config, faults) = Self::of_text(text);
+        let found = faults.into_found();
+        if found.is_empty() { Ok(config) } else { Err(found) }
+    }
+
+    fn of_text(text: &str) -> (Self, Faults<'_>) {
         let mut faults = Faults::new(text);
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
-            faults.add(error.span().map_or(0, |span| span.start), error.message());
+            faults.add_unread(error.span().map_or(0, |span| span.start), error.message());
         }
         let config = Self::of_table(Table::root(root.get_ref()), &mut faults);
-        let found = faults.into_found();
-        if found.is_empty() { Ok(config) } else { Err(found) }
+        (config, faults)
     }
 
     fn of_table(mut root: Table<'_>, faults: &mut Faults<'_>) -> Self {
@@ -235,7 +231,7 @@ impl Config {
         set(&mut config.store, root.text("store", faults).map(StoreUrl::new));
         if let Err(error) = config.store.backend() {
             // Not the way in which other values are refused: it may hold a password.
-            faults.add(root.at_of("store"), error.to_string());
+            root.refuse_hidden("store", error.to_string(), faults);
         }
         let accepted = "\"unsynced\", \"unlogged\", \"in-memory\", \"everysec\" and \"unread-settings\"";
         set(&mut config.store_options.accept, root.list("accept", accepted, faults));
@@ -244,9 +240,10 @@ impl Config {
             path.as_str().starts_with('/').then_some(path)
         });
         let link = "a URL such as \"https://ops.example/calls/\"";
-        config.settle_link = root
-            .parsed::<Uri>("settle_link", link, faults)
-            .map(|link| link.to_string());
+        config.settle_link = root.read("settle_link", link, faults, |value| {
+            let link = value.as_str()?.parse::<Uri>().ok()?;
+            link.scheme().is_some().then(|| link.to_string())
+        });
         let every = root.duration("reconcile_every", &RECONCILE_EVERY, faults);
         set(&mut config.reconcile_every, every);
         set(&mut config.connections_max, root.count("connections_max", faults));
@@ -272,24 +269,44 @@ impl Config {
             config.events = Events::of_table(table, faults);
         }
         if let Some(table) = root.table("inbox", faults) {
+            config.needs.push(Need::of_inbox(&table, faults));
             config.inbox = Inbox::of_table(table, faults);
         }
-        if let Some(mut table) = root.table("defaults", faults) {
-            config.is_joined |= table.is_text("guarantee", "joined");
-            config.default_policy = policy::of_table(&mut table, Policy::playbook(), faults);
-            policy::refuse(&table, None, &config.default_policy, faults);
-            table.finish(faults);
-        }
-        let defaults = config.default_policy.clone();
-        for mut table in root.tables("routes", faults) {
-            config.is_joined |= table.is_text("guarantee", "joined");
-            config.routes.extend(Route::of_table(&mut table, &defaults, faults));
-            table.finish(faults);
-        }
+        config.set_routes(&mut root, faults);
         policy::refuse_held(&root, &config, faults);
         root.finish(faults);
         config
     }
+
+    /// The routes, and what they begin with.
+    fn set_routes(&mut self, root: &mut Table<'_>, faults: &mut Faults<'_>) {
+        let mut defaults = Defaults::default();
+        if let Some(mut table) = root.table("defaults", faults) {
+            self.needs.extend(Need::of_policy(&mut table, faults));
+            defaults.policy = policy::of_table(&mut table, Policy::playbook(), faults);
+            defaults.guarantee = policy::guarantee_of(&mut table, defaults.guarantee);
+            self.default_policy = defaults.policy.clone();
+            policy::refuse(&table, None, &self.default_policy, faults);
+            table.finish(faults);
+        }
+        for mut table in root.tables("routes", faults) {
+            self.needs.extend(Need::of_policy(&mut table, faults));
+            let route = Route::of_table(&mut table, &defaults, &self.routes, faults);
+            self.routes.extend(route);
+            table.finish(faults);
+        }
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(path).map_err(|error| {
+        let fault = Fault {
+            line: 0,
+            key: None,
+            what: error.to_string(),
+        };
+        ConfigError::new(path, vec![fault])
+    })
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {
@@ -311,38 +328,10 @@ impl Credentials {
         if !credentials.global && credentials.headers.is_empty() && credentials.cookies.is_empty() {
             let what = "principal names neither headers nor cookies: name what tells callers apart, or set \
                         global = true if all of them may share their keys and answers";
-            faults.add(table.at(), what);
+            table.refuse_whole(what, faults);
         }
         table.finish(faults);
         credentials
-    }
-}
-
-impl Route {
-    fn of_table(table: &mut Table<'_>, defaults: &Policy, faults: &mut Faults<'_>) -> Option<Self> {
-        let accepted = "\"POST\", \"PUT\", \"PATCH\" or \"DELETE\": on others, keys are not looked at";
-        let method = table.read("method", accepted, faults, |value| {
-            let method = value.as_str()?.parse().ok()?;
-            [Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
-                .contains(&method)
-                .then_some(method)
-        });
-        let path = table.text("path", faults);
-        let policy = policy::of_table(table, defaults.clone(), faults);
-        let reconcile = Probe::of_table(table, faults);
-        let (Some(method), Some(path)) = (method, path) else {
-            if !table.has("method") || !table.has("path") {
-                faults.add(table.at(), "a route needs method and path");
-            }
-            return None;
-        };
-        policy::refuse(table, Some((&method, &path)), &policy, faults);
-        Some(Self {
-            method,
-            path,
-            policy,
-            reconcile,
-        })
     }
 }
 
@@ -364,10 +353,24 @@ impl FromStr for CookieName {
     }
 }
 
+impl ConfigError {
+    fn new(path: &Path, faults: Vec<Fault>) -> Self {
+        Self {
+            path: path.to_owned(),
+            faults,
+        }
+    }
+
+    /// In the order of the file.
+    pub(crate) fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
-        for (index, Fault { line, what }) in self.faults.iter().enumerate() {
+        for (index, Fault { line, what, .. }) in self.faults.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { "\n" })?;
             match line {
                 0 => write!(f, "{path}: {what}")?,

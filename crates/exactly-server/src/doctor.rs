@@ -65,9 +65,12 @@ impl Args {
         let mut url = self.store.store.clone();
         let mut accept = self.store.accept.clone();
         if let Some(path) = &self.config {
-            let config = Config::read(path).map_err(|error| error.to_string());
-            let fits = |config: Config| config.check_store().map(|()| config).map_err(|error| error.to_string());
-            match config.and_then(fits) {
+            let flags = |config: &mut Config| {
+                if let Some(url) = &url {
+                    config.store = url.clone();
+                }
+            };
+            match Config::read_to_serve(path, flags) {
                 Ok(config) => {
                     accept.extend(&config.store_options.accept);
                     let found = format!("{}: good, {} routes", path.display(), config.routes.len());

@@ -27,7 +27,7 @@ use self::shutdown::Shutdown;
 use self::workers::Workers;
 use crate::admin::{self, Admin, AdminToken, settle};
 use crate::cli::Ended;
-use crate::config::{Config, Upstream};
+use crate::config::{Config, ConfigError, Upstream};
 use crate::demo::Demo;
 use crate::door;
 use crate::gateway::{Gateway, meter};
@@ -81,7 +81,6 @@ impl Args {
                 "no upstream: give --upstream http://HOST:PORT, upstream = \"…\" in exactly.toml, or --demo".into(),
             );
         };
-        config.check_store()?;
         let shutdown = Shutdown::on_signals()?;
         let metrics = recorder()?;
         telemetry::describe();
@@ -105,21 +104,30 @@ impl Args {
     }
 
     /// The file, and over it the flags.
-    fn configured(&self) -> Result<Config, Box<dyn Error + Send + Sync>> {
-        let mut config = match &self.config {
-            Some(path) => Config::read(path)?,
-            None if self.demo => Config::default(),
-            None => Config::read_default()?,
-        };
+    fn configured(&self) -> Result<Config, ConfigError> {
+        let flags = |config: &mut Config| self.put_over(config);
+        match &self.config {
+            Some(path) => Config::read_to_serve(path, flags),
+            None if self.demo => {
+                let mut config = Config::default();
+                flags(&mut config);
+                Ok(config)
+            }
+            None => Config::read_default_to_serve(flags),
+        }
+    }
+
+    fn put_over(&self, config: &mut Config) {
         config.listen = self.listen.unwrap_or(config.listen);
         config.admin = self.admin.unwrap_or(config.admin);
-        config.upstream = self.upstream.clone().or(config.upstream);
+        if let Some(upstream) = &self.upstream {
+            config.upstream = Some(upstream.clone());
+        }
         if let Some(store) = &self.store.store {
             config.store = store.clone();
         }
         config.store_options.accept.extend(&self.store.accept);
         config.jobs.enabled &= !self.no_jobs;
-        Ok(config)
     }
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use exactly::webhook::delivery::{Course, Destinations, InvalidSender, Network, Sender};
 use exactly::webhook::{Dispatcher, Outbox, Parking};
 
+use super::fault::Faults;
 use super::set;
-use super::table::{Faults, Table, duration};
+use super::table::{Table, duration};
 use crate::store::Ledger;
 
 /// From what a receiver in the same house needs to what still leaves room for others.
@@ -108,10 +109,8 @@ impl Events {
         set(&mut parking.first, table.duration("park_for", &PARKED, faults));
         set(&mut parking.most, table.duration("park_for_max", &PARKED, faults));
         if parking.most < parking.first {
-            faults.add(
-                table.at(),
-                "events.park_for_max is less than park_for: make it as long at least",
-            );
+            let what = "events.park_for_max is less than park_for: make it as long at least";
+            table.refuse_whole(what, faults);
         }
         table.finish(faults);
         events

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 use exactly::webhook::Verifier;
 
-use super::table::{Faults, Table};
+use super::fault::Faults;
+use super::table::Table;
 use crate::listen::Style;
 use crate::work::errand::address;
 
@@ -41,7 +42,7 @@ impl Inbox {
             if !is_name(name) {
                 let what =
                     format!("inbox.{name} is no name of a source: use 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -");
-                faults.add(source.at(), what);
+                source.refuse_whole(what, faults);
             }
             if let Some(read) = Source::of_table(name, &mut source, faults) {
                 inbox.sources.insert(name.to_owned(), read);
@@ -49,7 +50,7 @@ impl Inbox {
             source.finish(faults);
         }
         if inbox.listen.is_none() && !table.has("listen") {
-            faults.add(table.at(), "inbox needs listen, the address at which senders come in");
+            table.refuse_whole("inbox needs listen, the address at which senders come in", faults);
         }
         table.finish(faults);
         inbox
@@ -72,10 +73,10 @@ impl Source {
         });
         let missing = ["secrets", "forward"].into_iter().filter(|key| !table.has(key));
         for key in missing {
-            faults.add(table.at(), format!("inbox.{name} needs {key}"));
+            table.refuse_whole(format!("inbox.{name} needs {key}"), faults);
         }
         // Not the way in which other values are refused: these are not to be shown.
-        let mut refuse = |what: String| faults.add(table.at_of("secrets"), format!("inbox.{name}.secrets: {what}"));
+        let mut refuse = |what: String| table.refuse_hidden("secrets", format!("inbox.{name}.secrets: {what}"), faults);
         let read: Result<Vec<String>, String> = secrets?.iter().map(|secret| of_environment(secret)).collect();
         let verifier = read.and_then(|secrets| {
             if secrets.is_empty() {

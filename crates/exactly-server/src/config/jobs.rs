@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use exactly::queue::LEASE_DEFAULT;
 
-use super::table::{Faults, Table, duration};
+use super::fault::Faults;
+use super::table::{Table, duration};
 use super::{TIMEOUT, set};
 
 /// From what a busy database keeps up with to a day.

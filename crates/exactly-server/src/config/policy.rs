@@ -11,7 +11,8 @@ use exactly::{Keep, MemoryStore};
 use http::{HeaderName, Method};
 
 use super::Config;
-use super::table::{Faults, Table};
+use super::fault::Faults;
+use super::table::Table;
 
 const HEADERS: &str = "header names";
 
@@ -20,6 +21,13 @@ const LEASE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_
 const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(1);
 /// Up to a hundred years; what is to be kept for longer is kept forever.
 const KEEP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24 * 36_500);
+
+/// No transaction reaches through a gateway, but an upstream can join the record into its own.
+const GUARANTEES: [(&str, Guarantee); 3] = [
+    ("at-most-once", Guarantee::AtMostOnce),
+    ("rerunnable", Guarantee::Rerunnable),
+    ("joined", Guarantee::Joined),
+];
 
 /// `policy` with what `table` says about it.
 pub(super) fn of_table(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
@@ -35,6 +43,16 @@ pub(super) fn of_table(table: &mut Table<'_>, policy: Policy, faults: &mut Fault
     of_answers(table, policy, faults)
 }
 
+/// What `table` guarantees, if it begins with `default`. A preset begins anew.
+pub(super) fn guarantee_of(table: &mut Table<'_>, default: Guarantee) -> Guarantee {
+    let said = GUARANTEES.iter().find(|(word, _)| table.is_text("guarantee", word));
+    match said {
+        Some((_, guarantee)) => *guarantee,
+        None if table.has("preset") => Guarantee::AtMostOnce,
+        None => default,
+    }
+}
+
 /// What the layer would refuse about a policy, which is for one route if there is one.
 pub(super) fn refuse(table: &Table<'_>, route: Option<(&Method, &str)>, policy: &Policy, faults: &mut Faults<'_>) {
     let mut layer = IdempotencyLayer::builder(Arc::new(MemoryStore::new())).global_keys();
@@ -46,7 +64,7 @@ pub(super) fn refuse(table: &Table<'_>, route: Option<(&Method, &str)>, policy: 
     };
     if let Err(errors) = layer.build() {
         for error in errors.iter() {
-            faults.add(table.at(), error.to_string());
+            table.refuse_whole(error.to_string(), faults);
         }
     }
 }
@@ -80,13 +98,7 @@ fn of_keys(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Po
 }
 
 fn of_guarantee(table: &mut Table<'_>, policy: Policy, faults: &mut Faults<'_>) -> Policy {
-    // No transaction reaches through a gateway, but an upstream can join the record into its own.
-    let guarantees = [
-        ("at-most-once", Guarantee::AtMostOnce),
-        ("rerunnable", Guarantee::Rerunnable),
-        ("joined", Guarantee::Joined),
-    ];
-    let policy = or(policy, table.word("guarantee", &guarantees, faults), Policy::guarantee);
+    let policy = or(policy, table.word("guarantee", &GUARANTEES, faults), Policy::guarantee);
     let policy = or(policy, table.duration("lease", &LEASE, faults), Policy::lease);
     or(policy, table.duration("wait", &WAIT, faults), Policy::wait)
 }

@@ -8,7 +8,8 @@ use exactly::{CallId, Key};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::table::{Faults, Table};
+use super::fault::Faults;
+use super::table::Table;
 
 const ACCEPTED: &str = "a path with {call} or {key} in it, such as \"/refunds/by-call/{call}\"";
 
@@ -42,15 +43,12 @@ impl Probe {
         let mut headers = HeaderMap::new();
         if let Some(mut named) = table.table("reconcile_headers", faults) {
             for (name, value) in named.texts(faults) {
-                match (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
-                    (Ok(name), Ok(mut value)) => {
-                        value.set_sensitive(true);
-                        headers.append(name, value);
-                    }
-                    _ => faults.add(
-                        named.at(),
-                        format!("reconcile_headers: {name} and its value are not a header"),
-                    ),
+                if let (Ok(name), Ok(mut value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
+                    value.set_sensitive(true);
+                    headers.append(name, value);
+                } else {
+                    let what = format!("reconcile_headers: {name} and its value are not a header");
+                    named.refuse_hidden(name, what, faults);
                 }
             }
         }

@@ -12,41 +12,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One thing that is wrong with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// Counted from one.
-    pub(crate) line: usize,
-    pub(crate) what: String,
-}
-
-/// Everything that is wrong with a file.
-#[derive(Debug)]
-pub(crate) struct Faults<'t> {
-    text: &'t str,
-    found: Vec<Fault>,
-}
-
-impl<'t> Faults<'t> {
-    pub(crate) fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            found: Vec::new(),
-        }
-    }
-
-    pub(crate) fn add(&mut self, at: usize, what: impl Into<String>) {
-        let line = 1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count();
-        let what = what.into();
-        self.found.push(Fault { line, what });
-    }
-
-    /// In the order of the file.
-    pub(crate) fn into_found(mut self) -> Vec<Fault> {
-        self.found.sort_by_key(|fault| fault.line);
-        self.found
-    }
-}
+use super::fault::Faults;
 
 /// One table of the file.
 #[derive(Debug)]
@@ -66,11 +32,6 @@ impl<'a> Table<'a> {
             keys: table,
             read: BTreeSet::new(),
         }
-    }
-
-    /// Where it stands in the file.
-    pub(crate) fn at(&self) -> usize {
-        self.at
     }
 
     /// The table under `key`, if there is one.
@@ -219,8 +180,9 @@ impl<'a> Table<'a> {
             _ => None,
         };
         if texts.is_none() {
-            let what = format!("{}{key} is something else than a list of texts", self.path);
-            faults.add(value.span().start, what);
+            let name = self.name_of(key);
+            let what = format!("{name} is something else than a list of texts");
+            faults.add(value.span().start, name, what);
         }
         texts
     }
@@ -259,6 +221,21 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Says that the value of `key` cannot be, without showing it.
+    pub(crate) fn refuse_hidden(&self, key: &str, what: impl Into<String>, faults: &mut Faults<'_>) {
+        faults.add(self.at_of(key), self.name_of(key), what);
+    }
+
+    /// Says that the table as a whole cannot be.
+    pub(crate) fn refuse_whole(&self, what: impl Into<String>, faults: &mut Faults<'_>) {
+        faults.add(self.at, self.path.trim_end_matches('.'), what);
+    }
+
+    /// A key with those that lead to it.
+    pub(crate) fn name_of(&self, key: &str) -> String {
+        format!("{}{key}", self.path)
+    }
+
     pub(crate) fn has(&self, key: &str) -> bool {
         self.keys.contains_key(key)
     }
@@ -274,12 +251,9 @@ impl<'a> Table<'a> {
             let name: &str = key.get_ref();
             if !self.read.contains(name) {
                 let accepted: Vec<_> = self.read.iter().copied().collect();
-                let what = format!(
-                    "{}{name} is not a setting; here are: {}",
-                    self.path,
-                    accepted.join(", ")
-                );
-                faults.add(key.span().start, what);
+                let name = self.name_of(name);
+                let what = format!("{name} is not a setting; here are: {}", accepted.join(", "));
+                faults.add(key.span().start, name, what);
             }
         }
     }
@@ -299,9 +273,9 @@ impl<'a> Table<'a> {
     }
 
     fn refuse(&self, key: &str, value: &Spanned<DeValue<'_>>, accepted: &str, faults: &mut Faults<'_>) {
-        let shown = Shown(value.get_ref());
-        let what = format!("{}{key} is {shown}, accepted is {accepted}", self.path);
-        faults.add(value.span().start, what);
+        let (name, shown) = (self.name_of(key), Shown(value.get_ref()));
+        let what = format!("{name} is {shown}, accepted is {accepted}");
+        faults.add(value.span().start, name, what);
     }
 }
 

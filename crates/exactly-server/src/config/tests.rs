@@ -46,17 +46,53 @@ fn a_file_says_it_all() {
 fn an_upstream_can_join_only_the_database_that_it_has() {
     let route = "[[routes]]\nmethod = \"POST\"\npath = \"/x\"\nguarantee = \"joined\"";
     let of = |store: &str| {
-        Config::parse(&format!("store = \"{store}\"\n{route}"))
-            .unwrap()
-            .check_store()
+        let config = Config::parse(&format!("store = \"{store}\"\n{route}"));
+        config.unwrap().unmet()
     };
-    assert!(of("postgres://db/shop").is_ok());
-    let refused = of("sqlite:exactly.db").unwrap_err().to_string();
-    assert!(
-        refused.contains("needs the upstream's PostgreSQL database"),
-        "{refused}"
+    assert_eq!(of("postgres://db/shop"), []);
+    let refused = of("sqlite:exactly.db");
+    assert_eq!(
+        (refused[0].line, refused[0].key.as_deref()),
+        (5, Some("routes[0].guarantee"))
     );
-    assert!(Config::parse("").unwrap().check_store().is_ok());
+    assert!(
+        refused[0].what.contains("needs the upstream's PostgreSQL database"),
+        "{refused:?}"
+    );
+    assert_eq!(Config::parse("").unwrap().unmet(), []);
+}
+
+#[test]
+fn a_route_before_with_the_same_pattern_hides_a_later_one() {
+    let of = |first: &str, second: &str| {
+        let route = |path: &str| format!("[[routes]]\nmethod = \"POST\"\npath = \"{path}\"\n");
+        Config::parse(&format!("{}{}", route(first), route(second))).is_ok()
+    };
+    for (first, second) in [("/a/{id}", "/a/{name}"), ("/a", "/a"), ("/{*all}", "/{*rest}")] {
+        assert!(!of(first, second), "{first} {second}");
+    }
+    for (first, second) in [("/a", "/a/"), ("/a/b", "/a/{id}"), ("/a/{id}", "/a/{*rest}")] {
+        assert!(of(first, second), "{first} {second}");
+    }
+}
+
+#[test]
+fn only_a_route_that_can_be_in_doubt_asks_about_doubts() {
+    let of = |before: &str, route: &str| {
+        let start = "[[routes]]\nmethod = \"POST\"\npath = \"/x\"\n";
+        let config = Config::parse(&format!("{before}\n{start}{route}"));
+        config.map_or_else(
+            |faults| faults.into_iter().filter_map(|fault| fault.key).collect(),
+            |_| vec![],
+        )
+    };
+    let ask = "reconcile = \"/by/{call}\"\n";
+    let rerunnable = "[defaults]\nguarantee = \"rerunnable\"";
+    assert_eq!(of("", ask), [""; 0]);
+    assert_eq!(of(rerunnable, ask), ["routes[0].reconcile"]);
+    // Both say so again.
+    assert_eq!(of(rerunnable, &format!("{ask}preset = \"ietf\"")), [""; 0]);
+    assert_eq!(of(rerunnable, &format!("{ask}guarantee = \"at-most-once\"")), [""; 0]);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::binary::exactly;
+use crate::binary::{Ran, exactly};
 
 /// One mistake a line, except where a line is a good one.
 const MISTAKEN: &str = r#"listen = "somewhere"
@@ -14,7 +15,7 @@ store = "mysql://ada:hunter2@db/shop"
 stoer = "sqlite:x.db"
 reconcile_every = "0s"
 connections_max = 0
-settle_link = "no url"
+settle_link = "/calls/"
 authorize = "auth"
 [timeouts]
 connect = "0s"
@@ -41,9 +42,22 @@ leave_out = ["/a/~2"]
 method = "PUT"
 path = "/refunds"
 replayed_headers = ["connection"]
+[[routes]]
+method = "PUT"
+path = "/refunds"
+[[routes]]
+method = "POST"
+path = "/again"
+guarantee = "rerunnable"
+reconcile = "/by/{call}"
+reconcile_after = "1s"
+[[routes]]
+method = "POST"
+path = "/alone"
+reconcile_headers = { authorization = "Bearer hunter2" }
 "#;
 
-const TOLD: [(usize, &str); 22] = [
+const TOLD: [(usize, &str); 26] = [
     (1, "listen is \"somewhere\", accepted is an address"),
     (
         2,
@@ -56,7 +70,7 @@ const TOLD: [(usize, &str); 22] = [
     (4, "stoer is not a setting; here are: accept, admin"),
     (5, "reconcile_every is \"0s\", accepted is a number and a unit"),
     (6, "connections_max is 0, accepted is a number that is at least 1"),
-    (7, "settle_link is \"no url\", accepted is a URL"),
+    (7, "settle_link is \"/calls/\", accepted is a URL"),
     (8, "authorize is \"auth\", accepted is a path"),
     (10, "timeouts.connect is \"0s\", accepted is a number and a unit"),
     (
@@ -83,6 +97,22 @@ const TOLD: [(usize, &str); 22] = [
     ),
     (29, "routes[2].leave_out is [\"/a/~2\"], accepted is"),
     (30, "PUT /refunds: replayed_header is connection, accepted is"),
+    (
+        36,
+        "routes[4].path is \"/refunds\", accepted is one that no route before it has: PUT /refunds is there already",
+    ),
+    (
+        41,
+        "routes[5].reconcile is \"/by/{call}\", accepted is none where guarantee is \"rerunnable\"",
+    ),
+    (
+        42,
+        "routes[5].reconcile_after is \"1s\", accepted is none where guarantee is \"rerunnable\"",
+    ),
+    (
+        46,
+        "routes[6].reconcile_headers is a table, accepted is one beside reconcile",
+    ),
     (0, ""),
 ];
 
@@ -105,6 +135,102 @@ fn every_mistake_is_told_at_once_with_its_place() {
         }
         assert_eq!(told.len(), TOLD.len() - 1, "{}", ran.err);
     }
+}
+
+#[test]
+fn mistakes_are_told_to_programs_too() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("exactly.toml");
+    let check = || exactly(&["check-config", "--json", &file.display().to_string()]);
+    let told = |ran: Ran| {
+        assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{ran:?}");
+        assert!(!ran.out.contains("hunter2"), "{}", ran.out);
+        serde_json::from_str::<Value>(&ran.out).unwrap()
+    };
+    fs::write(&file, MISTAKEN).unwrap();
+    let report = told(check());
+    assert_eq!((&report["good"], &report["routes"]), (&json!(false), &Value::Null));
+    let faults = report["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), TOLD.len() - 1, "{report}");
+    for (fault, (line, what)) in faults.iter().zip(TOLD) {
+        assert_eq!(fault["line"], line, "{fault}");
+        assert!(fault["what"].as_str().unwrap().starts_with(what), "{fault}");
+    }
+    let keys: Vec<_> = faults.iter().filter_map(|fault| fault["key"].as_str()).collect();
+    assert_eq!(keys[..4], ["listen", "upstream", "store", "stoer"]);
+    assert_eq!((keys.len(), keys[13]), (faults.len(), "routes[1]"));
+
+    fs::write(&file, "listen = \n").unwrap();
+    let fault = told(check())["faults"][0].clone();
+    assert_eq!((&fault["line"], &fault["key"]), (&json!(1), &Value::Null));
+    fs::remove_file(&file).unwrap();
+    assert_eq!(told(check())["faults"][0]["line"], Value::Null);
+
+    fs::write(&file, "[[routes]]\nmethod = \"POST\"\npath = \"/x\"\n").unwrap();
+    assert_eq!(check().json(), json!({"good": true, "routes": 1, "faults": []}));
+}
+
+/// A good file where events can be kept and the upstream's database is at hand.
+const DEMANDING: &str = r#"[inbox]
+listen = "127.0.0.1:0"
+[inbox.shop]
+secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+forward = "http://127.0.0.1:9/"
+[[routes]]
+method = "POST"
+path = "/refunds"
+guarantee = "joined"
+"#;
+
+const INBOX: &str = "inbox.listen is \"127.0.0.1:0\", accepted is none";
+const JOINED: &str = "routes[0].guarantee is \"joined\", which needs the upstream's PostgreSQL database";
+
+#[test]
+fn what_the_store_cannot_do_is_told_with_all_other_mistakes() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("exactly.toml");
+    let path = file.display().to_string();
+    let settings = |top: &str| fs::write(&file, format!("{top}\n{DEMANDING}")).unwrap();
+    let told = |arguments: &[&str], expected: &[(usize, &str)]| {
+        let ran = exactly(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+        let told: Vec<_> = ran.err.trim().trim_start_matches("exactly: ").split('\n').collect();
+        assert_eq!(told.len(), expected.len(), "{}", ran.err);
+        for (told, (line, what)) in told.iter().zip(expected) {
+            assert!(told.starts_with(&format!("{path}:{line}: {what}")), "{told}\n{what}");
+        }
+    };
+    let (check, serve) = (["check-config", &path], ["serve", "--config", &path]);
+
+    settings("listen = \"here\"\nstore = \"redis://cache/0\"");
+    for arguments in [&check[..], &serve] {
+        told(
+            arguments,
+            &[
+                (1, "listen is \"here\""),
+                (4, &format!("{INBOX} on redis://cache/0")),
+                (11, JOINED),
+            ],
+        );
+    }
+    settings("jobs.enabled = false");
+    told(&check, &[(3, &format!("{INBOX} while jobs are off")), (10, JOINED)]);
+    settings("store = \"postgres://db/shop\"");
+    exactly(&check).ok();
+
+    // Flags count as the file does.
+    let off = [&serve[..], &["--no-jobs"]].concat();
+    told(&off, &[(3, &format!("{INBOX} while jobs are off"))]);
+    let redis = [&serve[..], &["--store", "redis://cache/0"]].concat();
+    told(&redis, &[(3, &format!("{INBOX} on redis://cache/0")), (10, JOINED)]);
+    settings("store = \"redis://cache/0\"");
+    let postgres = [
+        "--upstream",
+        "http://127.0.0.1:9",
+        "--store",
+        "postgres://127.0.0.1:1/x",
+    ];
+    exactly(&[&serve[..], &postgres].concat()).refused(1, "open postgres://127.0.0.1:1/x");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `exactly migrate`.
 
+use serde_json::json;
+
 use crate::binary::exactly;
 use crate::servers;
 
@@ -24,6 +26,17 @@ fn redis_says_that_it_has_no_schema() {
             "redis://127.0.0.1:1/: redis has no schema, so there is nothing to migrate\n"
         );
     }
+}
+
+#[test]
+fn programs_are_told_whether_there_is_a_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("exactly.db").display());
+    let told = exactly(&["migrate", "--json", "--store", &url]).json();
+    assert_eq!(told, json!({"store": url, "migrated": true}));
+    let told = exactly(&["migrate", "--json", "--store", "redis://ada:hunter2@127.0.0.1:1/"]).json();
+    assert_eq!(told, json!({"store": "redis://127.0.0.1:1/", "migrated": false}));
+    exactly(&["migrate", "--json", "--print", "--store", &url]).refused(2, "--print");
 }
 
 #[test]
