@@ -4,6 +4,7 @@
 
 mod server;
 mod store;
+mod tasks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +65,7 @@ impl Args {
         let mut checks = Vec::new();
         let mut url = self.store.store.clone();
         let mut accept = self.store.accept.clone();
+        let mut has_jobs = true;
         if let Some(path) = &self.config {
             let flags = |config: &mut Config| {
                 if let Some(url) = &url {
@@ -73,6 +75,7 @@ impl Args {
             match Config::read_to_serve(path, flags) {
                 Ok(config) => {
                     accept.extend(&config.store_options.accept);
+                    has_jobs = config.jobs.enabled;
                     let found = format!("{}: good, {} routes", path.display(), config.routes.len());
                     checks.push(Check::ok("configuration", found));
                     url = url.or(Some(config.store));
@@ -88,7 +91,13 @@ impl Args {
             return Ok(ExitCode::from(2));
         }
         if let Some(url) = url {
-            checks.extend(store::check(&url, &accept).await);
+            let looked_at = store::check(&url, &accept).await;
+            // One that could not be opened has been told.
+            let is_open = looked_at.iter().any(|check| check.name == store::DOUBTS);
+            checks.extend(looked_at);
+            if is_open && has_jobs {
+                checks.extend(tasks::check(&url).await);
+            }
         }
         if let Some(admin) = &self.admin {
             match Client::new(admin, self.token.clone(), None) {

@@ -125,6 +125,8 @@ fn judged(there: Timestamp, before: Timestamp, after: Timestamp, backend: Backen
 const PROBE_LEASE: Duration = Duration::from_secs(5);
 
 const DISK_SPACE: &str = "disk space";
+/// The last check, which only a store has that was opened.
+pub(super) const DOUBTS: &str = "doubts";
 
 /// Claims a key of its own and gives it back.
 async fn writable(store: &dyn Operate) -> Check {
@@ -165,14 +167,14 @@ async fn doubts(store: &dyn Operate) -> Check {
         ..Filter::default()
     };
     match asked("list records", store.list(&filter)).await {
-        Ok(page) if page.calls.is_empty() => Check::ok("doubts", "no call is in doubt"),
+        Ok(page) if page.calls.is_empty() => Check::ok(DOUBTS, "no call is in doubt"),
         Ok(page) => {
             let more = if page.next.is_some() { "more than " } else { "" };
             let found = format!("{more}{} calls are in doubt", page.calls.len());
             let fix = "find out what came of them: `exactly calls list --phase in_doubt`, then `exactly calls resolve`";
-            Check::warn("doubts", found, fix)
+            Check::warn(DOUBTS, found, fix)
         }
-        Err(problem) => Check::fail("doubts", problem, "see what it says"),
+        Err(problem) => Check::fail(DOUBTS, problem, "see what it says"),
     }
 }
 

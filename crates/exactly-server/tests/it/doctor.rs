@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use exactly::queue::{Ask, End, Failure, FailureKind, Queue as _, Settlement, Task, WorkerId};
 use exactly::store::Phase;
-use serde_json::Value;
+use exactly_sql::SqliteQueue;
+use serde_json::{Value, json};
 
 use crate::binary::{Ran, Shop, TOKEN, exactly};
 use crate::servers;
@@ -26,7 +28,7 @@ fn doctor(arguments: &[&str]) -> Ran {
     exactly(&[&["doctor", "--json"], arguments].concat())
 }
 
-const HEALTHY: [(&str, &str); 7] = [
+const HEALTHY: [(&str, &str); 9] = [
     ("store", "ok"),
     ("schema", "ok"),
     ("durability", "ok"),
@@ -34,11 +36,20 @@ const HEALTHY: [(&str, &str); 7] = [
     ("write", "ok"),
     ("trail", "ok"),
     ("doubts", "ok"),
+    ("tasks' schema", "ok"),
+    ("tasks", "ok"),
 ];
+
+/// A shop whose store has all that a server keeps.
+async fn migrated() -> Shop {
+    let shop = Shop::open().await;
+    exactly(&["migrate", "--store", &shop.url()]).ok();
+    shop
+}
 
 #[tokio::test]
 async fn a_good_store_is_good_and_left_as_it_was() {
-    let shop = Shop::open().await;
+    let shop = migrated().await;
     let ran = doctor(&["--store", &shop.url()]);
     let report = report(&ran, 0);
     assert_eq!(report["healthy"], true);
@@ -54,7 +65,7 @@ async fn a_good_store_is_good_and_left_as_it_was() {
 
 #[tokio::test]
 async fn doubts_are_told_with_what_to_do() {
-    let shop = Shop::open().await;
+    let shop = migrated().await;
     shop.add("POST /refunds", "r-1", Phase::InDoubt).await;
     let table = exactly(&["doctor", "--store", &shop.url()]).ok();
     assert!(table.contains("1 calls are in doubt"), "{table}");
@@ -97,6 +108,68 @@ async fn a_schema_that_is_missing_is_told_and_can_be_made() {
 }
 
 #[tokio::test]
+async fn tasks_without_their_tables_are_told_where_jobs_are_run() {
+    // Records alone, as a service has them that uses the library, or a server with --no-jobs.
+    let shop = Shop::open().await;
+    let found = report(&doctor(&["--store", &shop.url()]), 1);
+    let failed: Vec<_> = statuses(&found)
+        .into_iter()
+        .filter(|(_, status)| *status != "ok")
+        .collect();
+    assert_eq!(failed, [("tasks' schema", "fail")]);
+    let check = found["checks"].as_array().unwrap().last().unwrap();
+    assert!(
+        check["found"].as_str().unwrap().contains("run `exactly migrate`"),
+        "{check}"
+    );
+
+    let file = shop.path("exactly.toml");
+    fs::write(&file, format!("store = {:?}\njobs.enabled = false\n", shop.url())).unwrap();
+    let found = report(&doctor(&["--config", &file.display().to_string()]), 0);
+    assert!(
+        statuses(&found).iter().all(|(name, _)| !name.starts_with("tasks")),
+        "{found}"
+    );
+}
+
+#[tokio::test]
+async fn tasks_that_wait_for_somebody_are_told_with_what_to_do() {
+    let shop = migrated().await;
+    let queue = SqliteQueue::beside(&shop.store().await).start().await.unwrap();
+    let failure = || Failure::new(FailureKind::Logic, "no such customer");
+    let task = |key: &str| Task::new("offer", key, "{}").unwrap();
+    for (key, end) in [
+        ("a", End::Bury(failure())),
+        ("b", End::Bury(failure())),
+        ("c", End::Hold(failure())),
+    ] {
+        queue.enqueue(&[task(key)]).await.unwrap();
+        let leased = queue.lease(&Ask::new(WorkerId::random(), 1)).await.unwrap();
+        let settled = queue.settle(&[Settlement::new(leased[0].lease, end)]).await.unwrap();
+        assert_eq!(settled.len(), 1);
+    }
+    queue.enqueue(&[task("d")]).await.unwrap();
+    let found = report(&doctor(&["--store", &shop.url()]), 0);
+    let check = found["checks"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&check["name"], &check["status"], &check["found"]),
+        (&json!("tasks"), &json!("warn"), &json!("2 are dead, 1 are held"))
+    );
+    assert!(
+        check["fix"]
+            .as_str()
+            .unwrap()
+            .contains("`exactly jobs list --state dead`"),
+        "{check}"
+    );
+    let ids: Vec<_> = ["a", "b", "c"].map(|key| task(key).id()).into();
+    queue.revive(&ids).await.unwrap();
+    let found = report(&doctor(&["--store", &shop.url()]), 0);
+    let check = found["checks"].as_array().unwrap().last().unwrap();
+    assert_eq!(check["found"], "4 wait, 0 run, none is dead or held", "{check}");
+}
+
+#[tokio::test]
 async fn a_file_that_is_no_database_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("exactly.db");
@@ -108,13 +181,13 @@ async fn a_file_that_is_no_database_is_told() {
 
 #[tokio::test]
 async fn a_configuration_is_looked_at_with_the_store_that_it_names() {
-    let shop = Shop::open().await;
+    let shop = migrated().await;
     let file = shop.path("exactly.toml");
     fs::write(&file, format!("store = {:?}\n", shop.url())).unwrap();
     let path = file.display().to_string();
     let found = report(&doctor(&["--config", &path]), 0);
     assert_eq!(statuses(&found)[0], ("configuration", "ok"));
-    assert_eq!(statuses(&found).len(), 9);
+    assert_eq!(statuses(&found).len(), 11);
     fs::write(&file, "stroe = \"sqlite:x.db\"\n").unwrap();
     let found = report(&doctor(&["--config", &path]), 1);
     assert!(
@@ -184,11 +257,12 @@ async fn a_postgres_is_looked_at_after_its_migration() {
 async fn a_redis_is_looked_at() {
     let url = servers::redis();
     let found = report(&doctor(&["--store", &url]), 0);
-    let without_schema: Vec<_> = HEALTHY.into_iter().filter(|(name, _)| *name != "schema").collect();
+    // It has no schema and keeps no tasks. Others share this server, and may have doubts of their own.
+    let is_asked = |name: &str| !matches!(name, "schema" | "doubts" | "tasks' schema" | "tasks");
+    let expected: Vec<_> = HEALTHY.into_iter().filter(|(name, _)| is_asked(name)).collect();
     let found: Vec<_> = statuses(&found)
         .into_iter()
         .filter(|(name, _)| *name != "doubts")
         .collect();
-    // Others share this server, and may have doubts of their own.
-    assert_eq!(found, without_schema[..without_schema.len() - 1]);
+    assert_eq!(found, expected);
 }
