@@ -10,6 +10,8 @@ mod need;
 mod policy;
 mod probe;
 mod route;
+mod seal;
+mod secret;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ use self::need::Need;
 pub(crate) use self::probe::Probe;
 use self::route::Defaults;
 pub(crate) use self::route::Route;
+use self::seal::Seal;
 use self::table::Table;
 pub(crate) use self::table::duration;
 pub(crate) use self::upstream::Upstream;
@@ -280,21 +283,25 @@ impl Config {
 
     /// The routes, and what they begin with.
     fn set_routes(&mut self, root: &mut Table<'_>, faults: &mut Faults<'_>) {
+        let seal = root.table("seal", faults).map(|table| Seal::of_table(table, faults));
+        let mut seal = seal.unwrap_or_default();
         let mut defaults = Defaults::default();
         if let Some(mut table) = root.table("defaults", faults) {
             self.needs.extend(Need::of_policy(&mut table, faults));
             defaults.policy = policy::of_table(&mut table, Policy::playbook(), faults);
             defaults.guarantee = policy::guarantee_of(&mut table, defaults.guarantee);
-            self.default_policy = defaults.policy.clone();
+            defaults.is_sealed = Seal::is_wanted(&mut table, false, faults);
+            self.default_policy = seal.put_on(defaults.policy.clone(), defaults.is_sealed, &table, faults);
             policy::refuse(&table, None, &self.default_policy, faults);
             table.finish(faults);
         }
         for mut table in root.tables("routes", faults) {
             self.needs.extend(Need::of_policy(&mut table, faults));
-            let route = Route::of_table(&mut table, &defaults, &self.routes, faults);
+            let route = Route::of_table(&mut table, &defaults, &mut seal, &self.routes, faults);
             self.routes.extend(route);
             table.finish(faults);
         }
+        seal.refuse_idle(root, faults);
     }
 }
 

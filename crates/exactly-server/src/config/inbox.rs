@@ -1,12 +1,12 @@
 //! Whose events come in, and where they go.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::net::SocketAddr;
 
 use exactly::webhook::Verifier;
 
 use super::fault::Faults;
+use super::secret::of_environment;
 use super::table::Table;
 use crate::listen::Style;
 use crate::work::errand::address;
@@ -101,13 +101,4 @@ impl Source {
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
-}
-
-/// `$NAME` is what the environment has under that name. No secret begins so.
-#[expect(clippy::disallowed_methods, reason = "the configuration names the variable")]
-fn of_environment(secret: &str) -> Result<String, String> {
-    match secret.strip_prefix('$') {
-        Some(name) => env::var(name).map_err(|_| format!("{name} is not in the environment")),
-        None => Ok(secret.to_owned()),
-    }
 }

@@ -6,6 +6,7 @@ use http::Method;
 use super::fault::Faults;
 use super::policy;
 use super::probe::Probe;
+use super::seal::Seal;
 use super::table::Table;
 
 /// The policy of one route.
@@ -20,8 +21,10 @@ pub(crate) struct Route {
 /// What every route begins with.
 #[derive(Clone, Debug)]
 pub(super) struct Defaults {
+    /// Not sealed, so that a route can go without.
     pub(super) policy: Policy,
     pub(super) guarantee: Guarantee,
+    pub(super) is_sealed: bool,
 }
 
 impl Default for Defaults {
@@ -29,6 +32,7 @@ impl Default for Defaults {
         Self {
             policy: Policy::playbook(),
             guarantee: Guarantee::AtMostOnce,
+            is_sealed: false,
         }
     }
 }
@@ -38,6 +42,7 @@ impl Route {
     pub(super) fn of_table(
         table: &mut Table<'_>,
         defaults: &Defaults,
+        seal: &mut Seal,
         earlier: &[Self],
         faults: &mut Faults<'_>,
     ) -> Option<Self> {
@@ -50,6 +55,8 @@ impl Route {
         });
         let path = table.text("path", faults);
         let policy = policy::of_table(table, defaults.policy.clone(), faults);
+        let is_sealed = Seal::is_wanted(table, defaults.is_sealed, faults);
+        let policy = seal.put_on(policy, is_sealed, table, faults);
         let reconcile = Probe::of_table(table, faults);
         let guarantee = policy::guarantee_of(table, defaults.guarantee);
         refuse_idle(table, guarantee, faults);

@@ -55,9 +55,13 @@ reconcile_after = "1s"
 method = "POST"
 path = "/alone"
 reconcile_headers = { authorization = "Bearer hunter2" }
+[[routes]]
+method = "POST"
+path = "/sealed"
+sealed = true
 "#;
 
-const TOLD: [(usize, &str); 26] = [
+const TOLD: [(usize, &str); 27] = [
     (1, "listen is \"somewhere\", accepted is an address"),
     (
         2,
@@ -113,6 +117,7 @@ const TOLD: [(usize, &str); 26] = [
         46,
         "routes[6].reconcile_headers is a table, accepted is one beside reconcile",
     ),
+    (50, "routes[7].sealed is true, accepted is true only with [seal]"),
     (0, ""),
 ];
 

@@ -23,6 +23,7 @@ mod joined;
 mod migrate;
 mod reconcile;
 mod schedules;
+mod seal;
 mod server;
 mod servers;
 mod telemetry;
