@@ -2,7 +2,7 @@
 //!
 //! On an address of its own: senders are strangers, so nothing of the operators may be there, and the gateway's address belongs
 //! to the service behind it, whose paths are its own. An event is verified, enqueued and acknowledged. A worker posts it to its
-//! service later, as it does with jobs: so a service that is down, or slow, loses nothing.
+//! service later, on the engine that delivers events: so a service that is down, slow or not ready loses nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use exactly::clock::{Clock as _, WallClock};
 use exactly::queue::{Enqueued, Found, Task};
-use exactly::webhook::{Receipt, Refused, Verified};
+use exactly::webhook::{EventId, Receipt, Refused, Verified};
 use exactly::{StoreError, StoreErrorKind};
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -75,6 +75,10 @@ async fn receive(State(door): State<Arc<Door>>, Path(name): Path<String>, reques
         Ok(verified) => verified,
         Err(why) => return Receipt::Rejected(Refused::Unverified(why)).into_response(),
     };
+    if source.sign.is_some() && EventId::new(&*verified.event_id).is_err() {
+        let why = "the id of the event cannot be signed again: it has a dot, or more than 128 bytes; nothing was done";
+        return rejected(Problem::unreadable(why).into_response());
+    }
     let Ok(text) = str::from_utf8(&body) else {
         return rejected(Problem::unreadable("the body is no UTF-8, as events are; nothing was done").into_response());
     };
@@ -108,7 +112,7 @@ impl Door {
             // It is ours now, and its service has not got it yet.
             None => return Ok(Receipt::Deferred),
             // Whatever becomes of it, sending it again changes nothing.
-            Some(found) if !found.differs => return Ok(Receipt::Duplicate),
+            Some(found) if !self.differs(&found, letter).await? => return Ok(Receipt::Duplicate),
             Some(found) => found,
         };
         tracing::error!(source = name, task = %found.id, "an id came with another body, which is quarantined");
@@ -119,6 +123,16 @@ impl Door {
             }
             Err(receipt) => Ok(receipt),
         }
+    }
+
+    /// Whether it came before with another body. What nobody has signed may change on the way, as a `Content-Type` does.
+    async fn differs(&self, found: &Found, letter: &Letter) -> Result<bool, StoreError> {
+        if !found.differs {
+            return Ok(false);
+        }
+        let first = self.queue.show(found.id).await?;
+        let first = first.and_then(|first| Letter::read(&first.payload).ok());
+        Ok(first.is_none_or(|first| first.body != letter.body))
     }
 
     async fn enqueue(&self, task: Task) -> Result<Option<Found>, StoreError> {

@@ -1,13 +1,14 @@
 //! Jobs, schedules and events for services in any language: a job is a request, its answer the outcome.
 //!
-//! The worker, the scheduler and the dispatcher of events are the library's. Here is what makes them speak HTTP: `errand` says what a job sends, `run`
-//! sends it and `verdict` judges the answer, `definition` and `plans` make plans of stored schedules, and `audience` asks a
-//! service whom they are for.
+//! The worker, the scheduler and the dispatcher of events are the library's. Here is what makes them speak HTTP: `errand` says
+//! what a job sends, `run` sends it and `verdict` judges the answer, `definition` and `plans` make plans of stored schedules, and
+//! `audience` asks a service whom they are for. `letter` is what is kept of an event of others, and `forwarder` passes it on.
 
 mod audience;
 pub(crate) mod definition;
 pub(crate) mod depths;
 pub(crate) mod errand;
+mod forwarder;
 pub(crate) mod letter;
 mod outcome;
 mod plans;
@@ -28,7 +29,8 @@ use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::errand::HTTP_KIND;
-use self::letter::{Forwarder, INBOX_KIND, QUARANTINE_KIND};
+use self::forwarder::Forwarder;
+use self::letter::{INBOX_KIND, QUARANTINE_KIND};
 use self::outcome::OUTCOME_BYTES_MAX;
 use self::plans::StoredPlans;
 pub(crate) use self::plans::is_ours;
@@ -71,7 +73,7 @@ pub(crate) struct Work {
 
 impl Work {
     /// Starts to run what the queue holds, and to fill it by its schedules.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         queue: &Arc<dyn Ledger>,
         config: &Config,
         nudge: &Nudge,
@@ -83,11 +85,9 @@ impl Work {
         let plans = StoredPlans::new(Arc::clone(queue), audience::client()?);
         let scheduler = Scheduler::new(Arc::clone(queue), Arc::new(plans));
         let runner = Runner::new(client, Arc::clone(queue), jobs);
-        let forwarder = Forwarder {
-            runner: runner.clone(),
-            queue: Arc::clone(queue),
-            inbox: Arc::new(config.inbox.clone()),
-        };
+        let forwarder = Forwarder::new(queue, config)?;
+        // Before anything is leased.
+        forwarder::cap_lanes(&**queue, &config.inbox).await?;
         let (drain, settle) = (timeouts.drain, SETTLE_FOR_MAX.min(timeouts.drain / 4));
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
         let running = config

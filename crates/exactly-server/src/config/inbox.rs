@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use exactly::webhook::Verifier;
+use exactly::webhook::delivery::Target;
+use exactly::webhook::{Signer, Verifier};
 
 use super::fault::Faults;
 use super::secret::of_environment;
 use super::table::Table;
 use crate::listen::Style;
-use crate::work::errand::address;
 
 /// The longest name of a source, in bytes.
 const NAME_BYTES_MAX: usize = 64;
@@ -29,7 +29,9 @@ pub(crate) struct Source {
     /// What tells theirs from others'.
     pub(crate) verifier: Verifier,
     /// The service that gets them.
-    pub(crate) forward: String,
+    pub(crate) forward: Target,
+    /// What tells the service that we pass them on, if it is to be told.
+    pub(crate) sign: Option<Signer>,
 }
 
 impl Inbox {
@@ -67,10 +69,8 @@ impl Source {
         let style = table.word("style", &styles, faults).unwrap_or_default();
         let secrets = table.secrets("secrets", faults);
         let accepted = "an http or https address";
-        let forward = table.read("forward", accepted, faults, |value| {
-            let text = value.as_str()?;
-            address("forward", text).ok().map(|_| text.to_owned())
-        });
+        let forward = table.read("forward", accepted, faults, |value| value.as_str()?.parse().ok());
+        let sign = sign(name, table, faults);
         let missing = ["secrets", "forward"].into_iter().filter(|key| !table.has(key));
         for key in missing {
             table.refuse_whole(format!("inbox.{name} needs {key}"), faults);
@@ -89,6 +89,7 @@ impl Source {
             Ok(verifier) => Some(Self {
                 verifier,
                 forward: forward?,
+                sign: sign?,
             }),
             Err(what) => {
                 refuse(what);
@@ -96,6 +97,18 @@ impl Source {
             }
         }
     }
+}
+
+/// What signs what is passed on, if anything; nothing if it was wrong.
+fn sign(name: &str, table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Option<Signer>> {
+    let Some(secret) = table.secret("sign", faults)? else {
+        return Some(None);
+    };
+    let signer = of_environment(&secret).and_then(|secret| secret.parse().map_err(|why| format!("{why}")));
+    if let Err(what) = &signer {
+        faults.add(table.at_of("sign"), format!("inbox.{name}.sign: {what}"));
+    }
+    signer.ok().map(Some)
 }
 
 pub(crate) fn is_name(name: &str) -> bool {

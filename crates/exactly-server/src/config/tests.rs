@@ -229,11 +229,13 @@ fn a_file_says_whose_events_come_in() {
         secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "$PATH"]
         style = "github"
         forward = "http://127.0.0.1:3000/hook"
+        sign = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         "#,
     );
     let inbox = config.unwrap().inbox;
     assert_eq!(inbox.listen, Some("127.0.0.1:8082".parse().unwrap()));
-    assert_eq!(inbox.sources["shop"].forward, "http://127.0.0.1:3000/hook");
+    assert_eq!(inbox.sources["shop"].forward.as_str(), "http://127.0.0.1:3000/hook");
+    assert!(inbox.sources["shop"].sign.is_some());
 }
 
 #[test]
@@ -252,6 +254,7 @@ secrets = ["$NOBODY_SETS_THIS"]
 forward = "http://127.0.0.1:3000/"
 [inbox.none]
 secrets = []
+sign = "hunter2"
 "#;
     let faults = Config::parse(text).unwrap_err();
     let told: Vec<_> = faults
@@ -269,6 +272,7 @@ secrets = []
         "11: inbox.pay.secrets: NOBODY_SETS_THIS is not in the environment",
         "13: inbox.none needs forward",
         "14: inbox.none.secrets: there are none",
+        "15: inbox.none.sign: ",
     ] {
         assert!(
             told.iter().any(|told| told.starts_with(expected)),

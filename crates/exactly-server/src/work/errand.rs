@@ -19,7 +19,7 @@ pub(crate) const HTTP_KIND: &str = "http";
 pub(crate) const JOB_KEY: HeaderName = HeaderName::from_static("exactly-job-key");
 pub(crate) const FENCE: HeaderName = HeaderName::from_static("exactly-fence");
 pub(crate) const ATTEMPT: HeaderName = HeaderName::from_static("exactly-attempt");
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// No request needs more.
 const HEADERS_MAX: usize = 64;

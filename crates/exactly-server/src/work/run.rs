@@ -65,7 +65,7 @@ impl Runner {
     }
 
     /// Makes this request for a task.
-    pub(super) async fn carry_out(&self, task: &Leased, errand: &Errand) -> End {
+    async fn carry_out(&self, task: &Leased, errand: &Errand) -> End {
         // Not only from the second attempt on: one that its worker has stopped does not count.
         if !errand.repeatable {
             match self.may_have_happened(task).await {
@@ -152,7 +152,7 @@ impl Runner {
     }
 
     /// By the table, and never earlier than asked; after its end, dead.
-    pub(super) fn again(&self, task: &Leased, kind: FailureKind, asked: Duration, message: String) -> End {
+    fn again(&self, task: &Leased, kind: FailureKind, asked: Duration, message: String) -> End {
         let failure = Failure::new(kind, message);
         let retry = task.failures.saturating_add(1);
         match self

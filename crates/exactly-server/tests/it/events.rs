@@ -28,10 +28,10 @@ struct News {
 }
 
 /// Attempts that come soon whenever the one before it was: on a busy machine the first may be late.
-const OFTEN: &str = r#""0s", "50ms", "100ms", "200ms", "500ms", "1s", "2s", "4s", "8s", "16s", "1m""#;
+pub(crate) const OFTEN: &str = r#""0s", "50ms", "100ms", "200ms", "500ms", "1s", "2s", "4s", "8s", "16s", "1m""#;
 
 /// Receivers are on this machine, attempts come at these times, and nobody is left alone.
-fn quick(attempts: &str) -> String {
+pub(crate) fn quick(attempts: &str) -> String {
     format!(
         "[jobs]\nlease = \"1s\"\n[events]\nsource = \"shop\"\nallow = [\"127.0.0.1\"]\npark_after = 1000\n\
          attempts = [{attempts}]\n"
@@ -124,7 +124,7 @@ impl News {
 }
 
 /// What a receiver that has this secret makes of a request.
-fn verified(secret: &str, request: &Message) -> Result<Verified, Rejected> {
+pub(crate) fn verified(secret: &str, request: &Message) -> Result<Verified, Rejected> {
     let headers: HeaderMap = request
         .headers
         .iter()

@@ -1,5 +1,7 @@
 //! Events of others: the real server between a sender and a service.
 
+mod forwarded;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -12,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 use crate::PATIENCE;
-use crate::binary::exactly;
 use crate::client::ask;
+use crate::events::{OFTEN, quick};
 use crate::jobs::{Backend, api, get, json_of, post};
 use crate::server::{Server, TOKEN, until};
 use crate::servers;
@@ -23,6 +25,8 @@ use crate::wire::Message;
 /// What the senders sign with. GitHub's is in the environment of the server.
 const SHOP: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const PAY: &str = "whsec_of_stripe";
+/// What the server signs with for the service of the shop's events.
+const OURS: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// A server that takes in events, and the service that they are for.
 struct Hub {
@@ -38,11 +42,15 @@ impl Hub {
             async move { reply(status, &[], "heard") }
         })
         .await;
+        Self::before(backend, service, &quick(OFTEN)).await
+    }
+
+    /// In front of this service, with these settings beside the inbox's.
+    async fn before(backend: Backend, service: Upstream, settings: &str) -> Self {
         let at = service.address;
         let mut settings = format!(
-            "[jobs]\nlease = \"1s\"\nretries = [\"50ms\", \"100ms\", \"100ms\"]\n\
-             [inbox]\nlisten = \"127.0.0.1:0\"\n\
-             [inbox.shop]\nsecrets = [\"{SHOP}\"]\nforward = \"http://{at}/shop\"\n\
+            "{settings}[inbox]\nlisten = \"127.0.0.1:0\"\n\
+             [inbox.shop]\nsecrets = [\"{SHOP}\"]\nforward = \"http://{at}/shop\"\nsign = \"{OURS}\"\n\
              [inbox.pay]\nstyle = \"stripe\"\nsecrets = [\"{PAY}\"]\nforward = \"http://{at}/pay\"\n\
              [inbox.code]\nstyle = \"github\"\nsecrets = [\"$EXACTLY_ADMIN_TOKEN\"]\nforward = \"http://{at}/code\"\n"
         );
@@ -231,37 +239,6 @@ async fn another_body_under_an_id_is_kept_for_people_and_not_passed_on() {
     timeout(PATIENCE, passed)
         .await
         .expect("whoever requeues it passes it on");
-}
-
-#[tokio::test]
-async fn what_a_service_refuses_is_tried_again_and_then_dead() {
-    let status = Arc::new(AtomicU16::new(503));
-    let hub = Hub::open(Backend::Sqlite, &status).await;
-    hub.send("shop", &by_shop("evt_1", 0, "1"), "1").await;
-    let dead = hub.until_state("shop", "evt_1", "dead").await;
-    assert_eq!(dead["attempts"].as_array().unwrap().len(), 4, "{dead}");
-    assert_eq!(hub.got("/shop").len(), 4, "a request for each attempt");
-    let again = hub.send("shop", &by_shop("evt_1", 0, "1"), "1").await;
-    assert_eq!(told(&again), (200, Some("duplicate")));
-
-    let admin = format!("http://{}", hub.server.admin);
-    let store = format!("sqlite:{}", hub.server.file("exactly.db").display());
-    for way in [["--admin", &admin], ["--store", &store]] {
-        let run = |arguments: &[&str]| exactly(&[&["inbox"], arguments, &way, &["--token", TOKEN]].concat());
-        let listed = run(&["list", "--source", "shop", "--state", "dead"]).ok();
-        assert!(listed.contains("evt_1") && listed.contains("dead"), "{listed}");
-        assert_eq!(run(&["list", "--source", "pay"]).ok(), "no events\n");
-        let shown = run(&["show", "shop", "evt_1"]).ok();
-        assert!(
-            shown.contains("503") && shown.contains("exactly jobs requeue"),
-            "{shown}"
-        );
-        run(&["show", "shop", "evt_2"]).refused(1, "it never came");
-    }
-    status.store(200, Ordering::SeqCst);
-    let job = dead["event"]["job"].as_str().unwrap();
-    post(hub.server.admin, &format!("/v1/jobs/{job}/requeue"), &json!({})).await;
-    hub.until_state("shop", "evt_1", "done").await;
 }
 
 #[tokio::test]

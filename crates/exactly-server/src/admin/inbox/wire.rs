@@ -72,7 +72,7 @@ impl ReceivedShown {
 
 impl InboxDetail {
     pub(super) fn of(view: &TaskView, attempts: &[AttemptView]) -> Self {
-        let letter: Option<Letter> = serde_json::from_slice(&view.payload).ok();
+        let letter: Option<Letter> = Letter::read(&view.payload).ok();
         let (headers, body) = letter.map(|letter| (letter.headers, letter.body)).unwrap_or_default();
         Self {
             event: ReceivedShown::of(view),

@@ -72,6 +72,16 @@ impl Course {
         &self.offsets
     }
 
+    /// How far a delivery has come that was made so long ago. One that was held past the end, because its endpoint was paused or
+    /// nobody was there, has the attempts that it has left, as far apart as they would have been.
+    pub fn reached(&self, attempts_failed: u32, since_event: Duration) -> Duration {
+        if since_event < self.window() {
+            return since_event;
+        }
+        let place = usize::try_from(attempts_failed).unwrap_or(usize::MAX);
+        self.offsets.get(place).copied().unwrap_or(since_event)
+    }
+
     /// How long to wait before the next attempt, after so many have failed; none, if there is no other.
     ///
     /// A `Retry-After` moves the attempt back, never forward, and takes no attempt away. One that ends after the window leaves

@@ -295,15 +295,9 @@ impl<Q: Registry + ?Sized> Courier<Q> {
             .next(task.failures.saturating_add(1), self.since(task), None)
     }
 
-    /// How far a delivery has come on its course. One that was held past the end, because its endpoint was paused or nobody was
-    /// there, has the attempts that it has left, as far apart as they would have been.
     fn since(&self, task: &Leased) -> Duration {
-        let since = WallClock.now().since(task.enqueued_at);
-        if since < self.course.window() {
-            return since;
-        }
-        let place = usize::try_from(task.failures).unwrap_or(usize::MAX);
-        self.course.offsets().get(place).copied().unwrap_or(since)
+        let made = WallClock.now().since(task.enqueued_at);
+        self.course.reached(task.failures, made)
     }
 
     /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others. Tells for
