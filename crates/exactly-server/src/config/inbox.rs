@@ -89,7 +89,7 @@ impl Source {
             Ok(verifier) => Some(Self {
                 verifier,
                 forward: forward?,
-                sign: sign?,
+                sign,
             }),
             Err(what) => {
                 refuse(what);
@@ -99,16 +99,14 @@ impl Source {
     }
 }
 
-/// What signs what is passed on, if anything; nothing if it was wrong.
-fn sign(name: &str, table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Option<Signer>> {
-    let Some(secret) = table.secret("sign", faults)? else {
-        return Some(None);
-    };
+/// What signs what is passed on, if anything.
+fn sign(name: &str, table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Signer> {
+    let secret = table.secret("sign", faults)?;
     let signer = of_environment(&secret).and_then(|secret| secret.parse().map_err(|why| format!("{why}")));
     if let Err(what) = &signer {
         faults.add(table.at_of("sign"), format!("inbox.{name}.sign: {what}"));
     }
-    signer.ok().map(Some)
+    signer.ok()
 }
 
 pub(crate) fn is_name(name: &str) -> bool {

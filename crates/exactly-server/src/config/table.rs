@@ -187,18 +187,15 @@ impl<'a> Table<'a> {
         texts
     }
 
-    /// A text that is not to be shown, not even if it is wrong; nothing if it is something else.
-    #[expect(clippy::option_option, reason = "absent and wrong are two things")]
-    pub(crate) fn secret(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<Option<String>> {
-        let Some(value) = self.get(key) else {
-            return Some(None);
-        };
+    /// A text that is not to be shown, not even if it is wrong.
+    pub(crate) fn secret(&mut self, key: &'static str, faults: &mut Faults<'_>) -> Option<String> {
+        let value = self.get(key)?;
         let secret = text(value.get_ref()).map(str::to_owned);
         if secret.is_none() {
             let what = format!("{}{key} is something else than a text", self.path);
             faults.add(value.span().start, what);
         }
-        secret.map(Some)
+        secret
     }
 
     /// Every key of a table whose keys are the user's, with its text.
