@@ -179,6 +179,7 @@ fn of_events() -> Router<Arc<Admin>> {
             "/v1/endpoints/{endpoint}",
             get(endpoints::show).patch(endpoints::change).delete(endpoints::delete),
         )
+        .route("/v1/endpoints/{endpoint}/health", get(endpoints::health))
         .route("/v1/endpoints/{endpoint}/pause", post(endpoints::pause))
         .route("/v1/endpoints/{endpoint}/resume", post(endpoints::resume))
         .route("/v1/endpoints/{endpoint}/disable", post(endpoints::disable))

@@ -12,7 +12,7 @@ use http::StatusCode;
 
 use self::ask::{EndpointChange, EndpointsQuery, NewEndpoint, Rotate, TestEvent};
 use self::desk::Action;
-use self::wire::{EndpointMade, EndpointPage, EndpointShown, Tested};
+use self::wire::{EndpointMade, EndpointPage, EndpointShown, HealthShown, Tested};
 use super::Admin;
 use super::extract::{Asked, By, Filtered, Named, Told};
 use super::input::Actor;
@@ -72,6 +72,21 @@ pub(super) async fn create(
 )]
 pub(super) async fn show(State(admin): State<Arc<Admin>>, Named(id): Named) -> Answer<Told<EndpointShown>> {
     admin.events()?.show_endpoint(&endpoint(id)?).await.map(Told)
+}
+
+/// Tell how an endpoint is doing
+///
+/// What waits for it, until when it is left alone, its last success and its last failures.
+#[utoipa::path(
+    get,
+    path = "/v1/endpoints/{endpoint}/health",
+    tag = "endpoints",
+    operation_id = "showEndpointHealth",
+    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^[A-Za-z0-9_-]{1,64}$")),
+    responses((status = 200, description = "How it is doing", body = HealthShown))
+)]
+pub(super) async fn health(State(admin): State<Arc<Admin>>, Named(id): Named) -> Answer<Told<HealthShown>> {
+    admin.events()?.endpoint_health(&endpoint(id)?).await.map(Told)
 }
 
 /// Change an endpoint

@@ -17,8 +17,10 @@ use super::{deliveries, endpoints, events, health, inbox, jobs, operators, repla
 #[openapi(
     info(
         title = "exactly",
-        description = "Operators' actions on idempotent calls, and idempotency as a service. Every refusal is \
-                       `application/problem+json`."
+        description = "For operators and for services in any language: idempotent calls and what people do about them, \
+                       idempotency as a service, jobs and schedules, events that go out to endpoints, and events of others \
+                       that come in. Every refusal is `application/problem+json`. All of it is on the operators' address, \
+                       except where events come in, which has its own."
     ),
     paths(
         health::alive, health::ready, health::metrics,
@@ -27,8 +29,8 @@ use super::{deliveries, endpoints, events, health, inbox, jobs, operators, repla
         schedules::list, schedules::show, schedules::put, schedules::pause, schedules::resume, schedules::delete,
         schedules::occurrences,
         events::publish, events::list, events::show,
-        endpoints::list, endpoints::create, endpoints::show, endpoints::change, endpoints::delete, endpoints::pause,
-        endpoints::resume, endpoints::disable, endpoints::discard, endpoints::rotate, endpoints::test,
+        endpoints::list, endpoints::create, endpoints::show, endpoints::health, endpoints::change, endpoints::delete,
+        endpoints::pause, endpoints::resume, endpoints::disable, endpoints::discard, endpoints::rotate, endpoints::test,
         deliveries::list, deliveries::show, deliveries::retry,
         inbox::list, inbox::show,
         replays::list, replays::start, replays::show, replays::pause, replays::resume, replays::cancel,
@@ -81,7 +83,7 @@ const PROBLEMS: [(&str, &str, &str); 11] = [
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
-const REFUSALS: [(&str, &[&str]); 50] = [
+const REFUSALS: [(&str, &[&str]); 51] = [
     ("listCalls", &["422", "500"]),
     ("showCall", &["400", "404", "422", "500"]),
     ("resolveCall", &["400", "404", "408", "409", "413", "415", "422", "500"]),
@@ -119,6 +121,7 @@ const REFUSALS: [(&str, &[&str]); 50] = [
         &["400", "408", "409", "413", "415", "422", "500", "501"],
     ),
     ("showEndpoint", &["400", "404", "422", "500", "501"]),
+    ("showEndpointHealth", &["400", "404", "422", "500", "501"]),
     (
         "changeEndpoint",
         &["400", "404", "408", "413", "415", "422", "500", "501"],

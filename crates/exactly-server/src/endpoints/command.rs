@@ -13,6 +13,7 @@ use crate::admin::endpoints::ask::{
     SecretText, TestEvent,
 };
 use crate::admin::endpoints::desk::Action;
+use crate::admin::endpoints::wire::EndpointSeen;
 use crate::admin::input::{Limit, Reason};
 use crate::admin::schedules::ask::Because;
 use crate::calls::{Refused, counted, duration, header, parsed, print, read_text};
@@ -22,7 +23,7 @@ use crate::events::reach::EventReach;
 pub(super) enum Command {
     /// List endpoints.
     List(List),
-    /// Show an endpoint, without its secrets.
+    /// Show an endpoint, without its secrets, and how it is doing.
     Show(Which),
     /// Create an endpoint, and show its secret, once.
     Create(Box<Create>),
@@ -209,7 +210,13 @@ impl Command {
                 };
                 print(json, &reach.endpoints(&query).await?, show::page)
             }
-            Self::Show(which) => print(json, &reach.endpoint(&which.id).await?, show::endpoint),
+            Self::Show(which) => {
+                let seen = EndpointSeen {
+                    endpoint: reach.endpoint(&which.id).await?,
+                    health: reach.endpoint_health(&which.id).await?,
+                };
+                print(json, &seen, show::seen)
+            }
             Self::Create(create) => print(json, &reach.create_endpoint(create.asked()?).await?, show::made),
             Self::Change(change) => {
                 let (id, asked) = change.asked();

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::admin::endpoints::ask::Scheme;
-use crate::admin::endpoints::wire::{EndpointMade, EndpointPage, EndpointShown, EndpointState, SecretShown, Tested};
-use crate::calls::{Table, when};
+use crate::admin::endpoints::wire::{
+    EndpointMade, EndpointPage, EndpointSeen, EndpointShown, EndpointState, HealthShown, SecretShown, Tested,
+};
+use crate::calls::{Table, plain, when};
 
 pub(super) fn page(page: &EndpointPage) -> String {
     let mut table = Table::new(["ID", "STATE", "URL", "TYPES"]);
@@ -22,7 +24,38 @@ pub(super) fn page(page: &EndpointPage) -> String {
     text
 }
 
+pub(super) fn seen(seen: &EndpointSeen) -> String {
+    let EndpointSeen { endpoint, health } = seen;
+    let mut table = facts(endpoint);
+    add_health(&mut table, health);
+    let mut text = table.to_string();
+    for failure in &health.last_failures {
+        let status = failure.status.map(|status| format!(" {status}")).unwrap_or_default();
+        let (at, event, why) = (when(&failure.at), &failure.event, plain(&failure.why));
+        let _ = writeln!(text, "failed{status} at {at}, event {event}: {why}");
+    }
+    text + &rest(endpoint)
+}
+
+fn add_health(table: &mut Table, health: &HealthShown) {
+    table.row(["waiting", &health.waiting.to_string()]);
+    table.row(["running", &health.running.to_string()]);
+    table.row(["dead", &health.dead.to_string()]);
+    if let Some(until) = &health.parked_until {
+        table.row([
+            "parked",
+            &format!("until {}, because it fails all the time", when(until)),
+        ]);
+    }
+    let success = health.last_success.as_deref();
+    table.row(["last success", &success.map_or_else(|| "-".to_owned(), when)]);
+}
+
 pub(super) fn endpoint(endpoint: &EndpointShown) -> String {
+    facts(endpoint).to_string() + &rest(endpoint)
+}
+
+fn facts(endpoint: &EndpointShown) -> Table {
     let mut table = Table::bare();
     table.row(["id", &endpoint.id]);
     table.row(["state", state(endpoint.state)]);
@@ -44,15 +77,18 @@ pub(super) fn endpoint(endpoint: &EndpointShown) -> String {
     for signs in &endpoint.secrets {
         table.row(["signs", &secret(signs)]);
     }
-    let mut text = table.to_string();
-    if endpoint.state != EndpointState::Active {
-        let id = &endpoint.id;
-        let _ = write!(
-            text,
-            "\nIts deliveries wait. To send them:\n  exactly endpoints resume {id}\n"
-        );
+    table
+}
+
+/// What to do about one that gets nothing.
+fn rest(endpoint: &EndpointShown) -> String {
+    if endpoint.state == EndpointState::Active {
+        return String::new();
     }
-    text
+    format!(
+        "\nIts deliveries wait. To send them:\n  exactly endpoints resume {}\n",
+        endpoint.id
+    )
 }
 
 pub(super) fn made(made: &EndpointMade) -> String {

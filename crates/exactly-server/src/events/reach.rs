@@ -8,7 +8,7 @@ use crate::admin::deliveries::ask::DeliveriesQuery;
 use crate::admin::deliveries::wire::{DeliveryDetail, DeliveryPage, Retried};
 use crate::admin::endpoints::ask::{EndpointChange, EndpointsQuery, NewEndpoint, Rotate, TestEvent};
 use crate::admin::endpoints::desk::Action;
-use crate::admin::endpoints::wire::{EndpointMade, EndpointPage, EndpointShown, Tested};
+use crate::admin::endpoints::wire::{EndpointMade, EndpointPage, EndpointShown, HealthShown, Tested};
 use crate::admin::events::ask::{EventsQuery, NewEvents};
 use crate::admin::events::desk::EventDesk;
 use crate::admin::events::wire::{EventDetail, EventPage, PublishedRows};
@@ -63,6 +63,13 @@ impl EventReach {
         match self {
             Self::Api(api) => api.get(&endpoint(id, ""), &()).await,
             Self::Store(desk, _) => Ok(desk.show_endpoint(id).await?),
+        }
+    }
+
+    pub(crate) async fn endpoint_health(&self, id: &EndpointId) -> Result<HealthShown, Refused> {
+        match self {
+            Self::Api(api) => api.get(&endpoint(id, "/health"), &()).await,
+            Self::Store(desk, _) => Ok(desk.endpoint_health(id).await?),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod input;
+mod health;
 mod listen;
 mod replays;
 mod retries;

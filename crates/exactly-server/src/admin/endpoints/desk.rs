@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::ask::{
     Chosen, Concurrency, EndpointChange, EndpointsQuery, NewEndpoint, OverlapMs, PerSecond, Rotate, TestEvent,
 };
-use super::wire::{EndpointMade, EndpointPage, EndpointShown, Tested};
+use super::wire::{EndpointMade, EndpointPage, EndpointShown, HealthShown, Tested};
 use crate::admin::desk::audit::Deed;
 use crate::admin::desk::{LIMIT_DEFAULT, STORE_PATIENCE};
 use crate::admin::events::desk::EventDesk;
@@ -64,6 +64,12 @@ impl EventDesk {
 
     pub(crate) async fn show_endpoint(&self, id: &EndpointId) -> Answer<EndpointShown> {
         Ok((&self.endpoint(id).await?).into())
+    }
+
+    pub(crate) async fn endpoint_health(&self, id: &EndpointId) -> Answer<HealthShown> {
+        self.endpoint(id).await?;
+        let health = kept("read how the endpoint is doing", self.endpoints().health(id)).await?;
+        Ok((&health).into())
     }
 
     async fn endpoint(&self, id: &EndpointId) -> Answer<Endpoint> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use exactly::clock::Timestamp;
-use exactly::webhook::{Endpoint, EndpointSecret, Signer, Standing};
+use exactly::webhook::{Endpoint, EndpointFailure, EndpointHealth, EndpointSecret, Signer, Standing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -91,6 +91,49 @@ impl std::fmt::Debug for EndpointMade {
     }
 }
 
+/// How an endpoint is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EndpointHealth)]
+pub(crate) struct HealthShown {
+    /// How many deliveries wait for it.
+    pub(crate) waiting: u64,
+    /// How many are under way.
+    pub(crate) running: u64,
+    /// How many have no attempt left.
+    pub(crate) dead: u64,
+    /// It failed all the time, and is left alone until then; null if it is not.
+    #[schema(required, format = DateTime)]
+    pub(crate) parked_until: Option<String>,
+    /// When it last took something, to within ten seconds; null if it never has.
+    #[schema(required, format = DateTime)]
+    pub(crate) last_success: Option<String>,
+    /// What it last failed at, the newest first. Of many in one second some are left out.
+    #[schema(max_items = 5)]
+    pub(crate) last_failures: Vec<FailureShown>,
+}
+
+/// An attempt at an endpoint that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EndpointFailure)]
+pub(crate) struct FailureShown {
+    #[schema(format = DateTime)]
+    pub(crate) at: String,
+    pub(crate) event: String,
+    /// The status of the answer; null if there was none.
+    #[schema(required)]
+    pub(crate) status: Option<u16>,
+    /// With the beginning of the answer, if there was one.
+    pub(crate) why: String,
+}
+
+/// An endpoint, and how it is doing: what a terminal shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct EndpointSeen {
+    #[serde(flatten)]
+    pub(crate) endpoint: EndpointShown,
+    pub(crate) health: HealthShown,
+}
+
 /// A test event that is on its way.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Tested {
@@ -135,6 +178,30 @@ impl From<&EndpointSecret> for SecretShown {
             scheme,
             public_key,
             until: at(secret.until_ms),
+        }
+    }
+}
+
+impl From<&EndpointHealth> for HealthShown {
+    fn from(health: &EndpointHealth) -> Self {
+        Self {
+            waiting: health.waiting,
+            running: health.running,
+            dead: health.dead,
+            parked_until: at(health.parked_until_ms),
+            last_success: at(health.last_success_ms),
+            last_failures: health.last_failures.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&EndpointFailure> for FailureShown {
+    fn from(failure: &EndpointFailure) -> Self {
+        Self {
+            at: rfc3339(Timestamp::from_millis(failure.at_ms)),
+            event: failure.event.to_string(),
+            status: failure.status,
+            why: failure.why.clone(),
         }
     }
 }
