@@ -139,7 +139,9 @@ fn page(page: &DeliveryPage) -> String {
 
 /// Deliveries, one to a line.
 pub(crate) fn table(deliveries: &[DeliveryShown]) -> String {
-    let mut table = Table::new(["ID", "STATE", "EVENT", "TYPE", "ENDPOINT", "FAILED", "NEXT", "MADE"]);
+    let mut table = Table::new([
+        "ID", "STATE", "EVENT", "TYPE", "ENDPOINT", "REPLAY", "FAILED", "NEXT", "MADE",
+    ]);
     for delivery in deliveries {
         let next = delivery
             .due_at
@@ -151,6 +153,7 @@ pub(crate) fn table(deliveries: &[DeliveryShown]) -> String {
             &delivery.event,
             delivery.event_type.as_deref().unwrap_or("-"),
             &delivery.endpoint,
+            delivery.replay.as_deref().unwrap_or("-"),
             &delivery.failures.to_string(),
             &next.map_or_else(|| "-".to_owned(), when),
             &when(&delivery.made_at),
@@ -166,6 +169,9 @@ fn detail(detail: &DeliveryDetail) -> String {
     facts.row(["state", state(delivery.state)]);
     facts.row(["event", &delivery.event]);
     facts.row(["endpoint", &delivery.endpoint]);
+    if let Some(replay) = &delivery.replay {
+        facts.row(["copied by replay", replay]);
+    }
     facts.row(["made", &when(&delivery.made_at)]);
     if let Some(due) = delivery
         .due_at

@@ -18,9 +18,9 @@ mod signature;
 
 #[cfg(feature = "webhook-delivery")]
 pub use self::dispatch::{
-    DELIVERY_KIND, DeliveryName, Dispatcher, Endpoint, EndpointError, EndpointFailure, EndpointHealth, EndpointId,
-    EndpointSecret, Endpoints, InvalidEndpoint, InvalidReplay, Parking, REPLAY_KIND, Replay, ReplayError, ReplayId,
-    ReplayState, ReplayView, Replays, Standing, Tally, TypeFilter, Which,
+    Copies, DELIVERY_KIND, DeliveryName, Dispatcher, Endpoint, EndpointError, EndpointFailure, EndpointHealth,
+    EndpointId, EndpointSecret, Endpoints, InvalidEndpoint, InvalidReplay, Parking, REPLAY_KIND, Replay, ReplayError,
+    ReplayId, ReplayState, ReplayView, Replays, Standing, Tally, TypeFilter, Which,
 };
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
 pub use self::inbox::{Applying, Inbox, InboxBuilder, InvalidInbox, Receipt, Received, Refused, Version};

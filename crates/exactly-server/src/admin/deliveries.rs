@@ -52,7 +52,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, JobNamed(id): JobNamed
 ///
 /// Dead: it waits again, with its attempts to run anew and its history kept. Waiting: its next attempt is due now, instead of
 /// when it was to be. Otherwise nothing is changed, and the answer says why. Repeating it changes nothing, and there is never
-/// more than one attempt under way.
+/// more than one attempt under way: while a copy of it that a replay has made waits or runs, it is refused.
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/retry",

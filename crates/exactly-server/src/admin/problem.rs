@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use exactly::queue::TaskId;
+use exactly::webhook::DeliveryName;
 use exactly::{CallId, StoreError, StoreErrorKind};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use self::kind::{
-    BODY_LATE, BODY_TOO_LARGE, BUSY, ENDPOINT_CLOSED, ENDPOINT_TAKEN, FAILED, IN_FLIGHT, INVALID, Kind, MEDIA_TYPE,
-    METHOD, NO_EVENTS, NO_JOBS, NO_SUCH_CALL, NO_SUCH_DELIVERY, NO_SUCH_ENDPOINT, NO_SUCH_EVENT, NO_SUCH_JOB,
-    NO_SUCH_PATH, NO_SUCH_REPLAY, NO_SUCH_SCHEDULE, NO_SUCH_SOURCE, NOT_IN_DOUBT, OTHER_EVENT, OTHER_KIND,
+    BODY_LATE, BODY_TOO_LARGE, BUSY, DELIVERY_UNDER_WAY, ENDPOINT_CLOSED, ENDPOINT_TAKEN, FAILED, IN_FLIGHT, INVALID,
+    Kind, MEDIA_TYPE, METHOD, NO_EVENTS, NO_JOBS, NO_SUCH_CALL, NO_SUCH_DELIVERY, NO_SUCH_ENDPOINT, NO_SUCH_EVENT,
+    NO_SUCH_JOB, NO_SUCH_PATH, NO_SUCH_REPLAY, NO_SUCH_SCHEDULE, NO_SUCH_SOURCE, NOT_IN_DOUBT, OTHER_EVENT, OTHER_KIND,
     REPLAY_TAKEN, STORE_UNAVAILABLE, SUPERSEDED, UNAUTHORIZED, UNREADABLE,
 };
 
@@ -131,6 +132,18 @@ impl Problem {
     pub(crate) fn no_such_delivery(id: TaskId) -> Self {
         NO_SUCH_DELIVERY.with(format!(
             "no delivery has the id {id}: it was never made, or was forgotten"
+        ))
+    }
+
+    /// Sent too, it would be sent twice.
+    pub(crate) fn under_way(other: &DeliveryName) -> Self {
+        let which = match &other.replay {
+            Some(replay) => format!("the copy that replay {replay} made"),
+            None => "the delivery that it is a copy of".to_owned(),
+        };
+        let id = other.task_id();
+        DELIVERY_UNDER_WAY.with(format!(
+            "{which}, {id}, waits or runs, so the endpoint gets the event anyway: retry that one, or wait until it has ended"
         ))
     }
 

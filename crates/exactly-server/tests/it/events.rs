@@ -1,8 +1,9 @@
 //! Events by HTTP: the real server, real receivers, on PostgreSQL and on SQLite.
 
+mod copies;
 mod endpoints;
-mod input;
 mod health;
+mod input;
 mod listen;
 mod replays;
 mod retries;

@@ -6,6 +6,7 @@
 
 mod alone;
 mod breaker;
+mod copies;
 mod courier;
 mod endpoint;
 mod endpoints;
@@ -20,6 +21,7 @@ mod replays;
 mod roster;
 
 pub use self::breaker::Parking;
+pub use self::copies::Copies;
 pub use self::courier::Dispatcher;
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSecret, InvalidEndpoint, Standing, TypeFilter};
 pub use self::endpoints::{EndpointError, Endpoints};

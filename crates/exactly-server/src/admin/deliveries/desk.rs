@@ -1,10 +1,10 @@
 //! What operators do about deliveries, wherever they ask from.
 
 use exactly::queue::{TaskFilter, TaskId, TaskState, TaskView};
-use exactly::webhook::{DELIVERY_KIND, Endpoint, EndpointId, EventId, Standing};
+use exactly::webhook::{DELIVERY_KIND, DeliveryName, Endpoint, EndpointId, EventId, Standing};
 
 use super::ask::DeliveriesQuery;
-use super::wire::{DeliveryDetail, DeliveryPage, DeliveryShown, Retried, named};
+use super::wire::{DeliveryDetail, DeliveryPage, DeliveryShown, Named, Retried};
 use crate::admin::desk::asked;
 use crate::admin::desk::audit::Deed;
 use crate::admin::endpoints::desk::kept;
@@ -13,6 +13,7 @@ use crate::admin::events::wire::type_of;
 use crate::admin::input::Actor;
 use crate::admin::jobs::ask::RequeueOne;
 use crate::admin::problem::{Answer, Problem};
+use crate::admin::replays::desk::changed;
 
 impl EventDesk {
     pub(crate) async fn deliveries(&self, query: &DeliveriesQuery) -> Answer<DeliveryPage> {
@@ -32,7 +33,7 @@ impl EventDesk {
                 .is_none_or(|wanted| type_of(&view.payload).is_some_and(|of| wanted.takes(&of)));
             let is_there = endpoint
                 .as_ref()
-                .is_none_or(|endpoint| named(view).1 == endpoint.as_str());
+                .is_none_or(|endpoint| Named::of(view).endpoint == endpoint.as_str());
             let is_so = state.is_none_or(|state| view.state == state);
             let fits = is_wanted && is_there && is_so && within(view, query.since, query.until);
             fits.then(|| DeliveryShown::of(view))
@@ -74,15 +75,17 @@ impl EventDesk {
     /// Makes the next attempt of a delivery now. It is the attempt that would have come anyway, so there are never two.
     pub(crate) async fn retry(&self, id: TaskId, wanted: &RequeueOne, actor: &Actor) -> Answer<Retried> {
         let view = self.delivery_view(id).await?;
-        let (event, endpoint) = named(&view);
-        let endpoint = EndpointId::new(endpoint).map_err(|_| Problem::no_such_delivery(id))?;
-        let kept_as = kept("read the endpoint", self.endpoints().get(&endpoint)).await?;
+        let name = DeliveryName::of_key(&view.key).ok_or_else(|| Problem::no_such_delivery(id))?;
+        let DeliveryName { event, endpoint, .. } = &name;
+        let kept_as = kept("read the endpoint", self.endpoints().get(endpoint)).await?;
         if wanted.dry_run {
+            self.check_alone(&view, &name).await?;
             return Ok(told(&view, view.state, kept_as.as_ref()));
         }
         let detail = format!("retry delivery {id} of event {event} to {endpoint}");
         let deed = Deed::new(actor, "delivery", None, detail).because(wanted.reason.as_ref());
         let act = async {
+            self.check_alone(&view, &name).await?;
             let revived = asked("retry the delivery", self.queue().revive(&[id])).await?;
             let was = revived.into_iter().next().flatten();
             let was = was.ok_or_else(|| Problem::no_such_delivery(id))?;
@@ -92,6 +95,17 @@ impl EventDesk {
             Ok(told(&view, was, kept_as.as_ref()))
         };
         self.desk().audited(deed, act, in_words).await
+    }
+
+    /// Refuses to send a delivery beside a copy of it, as a replay would leave it alone.
+    async fn check_alone(&self, view: &TaskView, name: &DeliveryName) -> Answer<()> {
+        if matches!(view.state, TaskState::Done | TaskState::Running) {
+            return Ok(());
+        }
+        match changed("look for copies", self.replaying().under_way(name)).await? {
+            Some(other) => Err(Problem::under_way(&other)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct DeliveryShown {
     pub(crate) id: String,
     pub(crate) event: String,
     pub(crate) endpoint: String,
+    /// The replay that made it, if it is a copy; null for what the event itself has made.
+    #[schema(required)]
+    pub(crate) replay: Option<String>,
     /// The event's type; null if it cannot be read.
     #[serde(rename = "type")]
     #[schema(required)]
@@ -126,20 +129,37 @@ struct Delivered {
     response: String,
 }
 
-/// The event and the endpoint of a delivery, by what it is known by.
-pub(super) fn named(view: &TaskView) -> (&str, &str) {
-    let mut words = view.key.split(' ');
-    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+/// What a delivery is known by, whether it can be read or not.
+pub(super) struct Named<'a> {
+    pub(super) event: &'a str,
+    pub(super) endpoint: &'a str,
+    pub(super) replay: Option<&'a str>,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn of(view: &'a TaskView) -> Self {
+        let mut words = view.key.split(' ');
+        Self {
+            event: words.next().unwrap_or_default(),
+            endpoint: words.next().unwrap_or_default(),
+            replay: words.next(),
+        }
+    }
 }
 
 impl DeliveryShown {
     pub(crate) fn of(view: &TaskView) -> Self {
         let at = |at: Option<Timestamp>| at.map(rfc3339);
-        let (event, endpoint) = named(view);
+        let Named {
+            event,
+            endpoint,
+            replay,
+        } = Named::of(view);
         Self {
             id: view.id.to_string(),
             event: event.to_owned(),
             endpoint: endpoint.to_owned(),
+            replay: replay.map(str::to_owned),
             event_type: type_of(&view.payload).map(|of| of.to_string()),
             state: view.state.into(),
             failures: view.failures,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exactly::queue::{TaskFilter, TaskId, TaskPage, TaskView};
 use exactly::webhook::delivery::Destinations;
-use exactly::webhook::{DELIVERY_KIND, EVENT_KIND, Endpoints, EventId, Stored, TypeFilter};
+use exactly::webhook::{DeliveryName, EVENT_KIND, EndpointId, Endpoints, EventId, Stored, TypeFilter};
 
 use super::ask::EventsQuery;
 use super::wire::{EventDetail, EventPage, EventShown, FannedOut};
@@ -14,6 +14,7 @@ use crate::admin::endpoints::desk::kept;
 use crate::admin::input::{FilterText, Instant, Limit};
 use crate::admin::jobs::ask::JobIdText;
 use crate::admin::problem::{Answer, Problem};
+use crate::admin::replays::desk::changed;
 use crate::store::Ledger;
 
 /// How many rows are looked at in one step, and how many steps there are at most: what people filter by is in the content of
@@ -21,8 +22,10 @@ use crate::store::Ledger;
 const STEP: u32 = 100;
 const STEPS_MAX: usize = 20;
 
-/// How many deliveries are shown with their event.
+/// How many deliveries are shown with their event, copies too…
 const DELIVERIES_MAX: usize = 1000;
+/// …and how many are looked for, since few replays copy everything that they might.
+const LOOKS_MAX: usize = 2000;
 
 /// Works on the events of one queue. Actions are written into the trail of the store beside it.
 #[derive(Clone)]
@@ -103,7 +106,8 @@ impl EventDesk {
         asked("read the event", self.queue.show(id)).await
     }
 
-    /// The deliveries of an event, by endpoint. They are known by both, so none has to be looked for: not even among a million.
+    /// The deliveries of an event, by endpoint, each before the copies that replays have made of it. They are known by all three,
+    /// so none has to be looked for: not even among a million.
     pub(crate) async fn deliveries_of(&self, id: &EventId, event: Option<&TaskView>) -> Answer<Vec<TaskView>> {
         let to: Vec<String> = if let Some(fanned) = event.and_then(FannedOut::of) {
             fanned.to
@@ -112,11 +116,22 @@ impl EventDesk {
             let endpoints = kept("list endpoints", self.endpoints().list()).await?;
             endpoints.iter().map(|endpoint| endpoint.id.to_string()).collect()
         };
-        let mut views = Vec::new();
-        for endpoint in to.iter().take(DELIVERIES_MAX) {
-            let delivery = TaskId::of(DELIVERY_KIND, &format!("{id} {endpoint}"));
-            views.extend(asked("read the delivery", self.queue.show(delivery)).await?);
+        let copies = changed("list replays", self.replaying().copies()).await?;
+        let (mut views, mut looks) = (Vec::new(), 0..LOOKS_MAX);
+        for endpoint in to.iter().filter_map(|to| EndpointId::new(to.as_str()).ok()) {
+            let name = DeliveryName::new(id.clone(), endpoint);
+            let original = asked("read the delivery", self.queue.show(name.task_id())).await?;
+            let made_at = original.as_ref().map(|view| view.enqueued_at);
+            views.extend(original);
+            for copy in copies.of(&name, made_at) {
+                views.extend(asked("read the copy", self.queue.show(copy.task_id())).await?);
+                looks.next();
+            }
+            if looks.next().is_none() || views.len() >= DELIVERIES_MAX {
+                break;
+            }
         }
+        views.truncate(DELIVERIES_MAX);
         Ok(views)
     }
 

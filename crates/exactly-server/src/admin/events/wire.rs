@@ -103,7 +103,7 @@ pub(crate) struct EventDetail {
     /// What it tells.
     #[schema(value_type = serde_json::Value)]
     pub(crate) data: Box<RawValue>,
-    /// Its deliveries, by endpoint; the first 1000 of them.
+    /// Its deliveries, by endpoint, with the copies that replays have made; the first 1000 of them.
     #[schema(max_items = 1000)]
     pub(crate) deliveries: Vec<DeliveryShown>,
 }

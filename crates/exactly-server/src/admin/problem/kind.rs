@@ -154,6 +154,12 @@ pub(super) const IN_FLIGHT: Kind = Kind {
     code: "CONFLICT.call.in_flight",
     title: "The call is in flight",
 };
+pub(super) const DELIVERY_UNDER_WAY: Kind = Kind {
+    status: StatusCode::CONFLICT,
+    name: "delivery-under-way",
+    code: "CONFLICT.delivery.under_way",
+    title: "Another copy of the delivery is under way",
+};
 pub(super) const OTHER_KIND: Kind = Kind {
     status: StatusCode::CONFLICT,
     name: "other-kind-of-outcome",

@@ -44,7 +44,7 @@ pub(crate) struct Started {
 }
 
 impl EventDesk {
-    fn replaying(&self) -> Replays<dyn Ledger> {
+    pub(crate) fn replaying(&self) -> Replays<dyn Ledger> {
         Replays::new(Arc::clone(self.queue()))
     }
 
@@ -160,7 +160,7 @@ fn in_words(replay: &Replay) -> String {
 }
 
 /// One bounded change of what is kept.
-async fn changed<T>(what: &str, change: impl Future<Output = Result<T, ReplayError>>) -> Answer<T> {
+pub(crate) async fn changed<T>(what: &str, change: impl Future<Output = Result<T, ReplayError>>) -> Answer<T> {
     match timeout(STORE_PATIENCE, change).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(refused(error)),

@@ -14,7 +14,7 @@ use crate::server::until;
 use crate::upstream::{Upstream, reply};
 
 /// A receiver that answers what it is told to, and deliveries that have one attempt.
-async fn news(backend: Backend, status: &Arc<AtomicU16>) -> News {
+pub(super) async fn news(backend: Backend, status: &Arc<AtomicU16>) -> News {
     let status = Arc::clone(status);
     let receiver = Upstream::answering(move |_| {
         let status = status.load(Ordering::SeqCst);
@@ -46,7 +46,7 @@ async fn until_count(news: &News, state: &str, count: usize) {
 }
 
 /// Waits until a replay is as it should be.
-async fn until_replay(news: &News, id: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn until_replay(news: &News, id: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let path = format!("/v1/replays/{id}");
     let reached = until(async || Some(news.get(&path).await).filter(|shown| is_so(shown)));
     match timeout(PATIENCE, reached).await {
@@ -55,7 +55,7 @@ async fn until_replay(news: &News, id: &str, is_so: impl Fn(&Value) -> bool) -> 
     }
 }
 
-fn is_done(shown: &Value) -> bool {
+pub(super) fn is_done(shown: &Value) -> bool {
     shown["state"] == "done"
 }
 

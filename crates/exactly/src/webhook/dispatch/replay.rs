@@ -191,6 +191,12 @@ impl ReplayView {
         Timestamp::from_millis(self.replay.until_ms.map_or(started, |until| until.min(started)))
     }
 
+    /// Whether what was made then may be part of it.
+    pub(super) fn reaches(&self, made_at: Timestamp) -> bool {
+        let since = self.replay.since_ms.map(Timestamp::from_millis);
+        since.is_none_or(|since| made_at >= since) && made_at < self.before()
+    }
+
     /// What somebody should know before they let it go on: it asks for events that receivers need not remember any more.
     pub fn warning(&self) -> Option<String> {
         const DAYS: u64 = Replay::REMEMBERED_FOR.as_secs() / (24 * 60 * 60);

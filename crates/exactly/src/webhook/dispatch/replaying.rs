@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::copies::Copies;
 use super::fan_out::{CHUNK_BYTES_MAX, again, delivery};
 use super::replay::{Replay, ReplayId, ReplayState, ReplayView, Tally, Which};
 use super::replays::{ReplayError, Replays};
@@ -59,8 +60,8 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Replaying<Q> {
 struct Sight {
     view: ReplayView,
     endpoints: Arc<List>,
-    /// Those that may have copies of the same deliveries.
-    others: Vec<Replay>,
+    /// Those that others may have made of the same deliveries.
+    others: Copies,
     now: Timestamp,
 }
 
@@ -104,8 +105,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
 
     async fn sight(&self, view: ReplayView) -> Result<Sight, ReplayError> {
         let endpoints = self.roster.fresh().await.map_err(|error| unavailable(&error))?;
-        let mut others: Vec<_> = self.replays.list().await?.into_iter().map(|view| view.replay).collect();
-        others.retain(|other| other.id != view.replay.id && other.which == Which::All && !other.dry_run);
+        let others = self.replays.copies().await?.without(&view.replay.id);
         Ok(Sight {
             view,
             endpoints,
@@ -183,10 +183,10 @@ impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
                 endpoint: (*id).clone(),
                 replay: None,
             };
-            let copies = sight.copies(&original);
+            let copies = sight.others.of(&original, None);
             for name in std::iter::once(original.clone()).chain(copies) {
                 let view = self.queue.show(name.task_id()).await?;
-                deliveries.extend(view.filter(|view| sight.is_in_time(view)));
+                deliveries.extend(view.filter(|view| sight.view.reaches(view.enqueued_at)));
             }
         }
         let next = ids.last().filter(|_| !is_last).map(|id| id.as_str().to_owned());
@@ -254,7 +254,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
             }
         }
         // Only what was done has copies.
-        if (is_copy || !is_dead) && self.is_under_way(sight, view, name).await? {
+        if (is_copy || !is_dead) && sight.others.under_way(&*self.queue, name).await?.is_some() {
             return Ok(Fate::LeaveAlone);
         }
         Ok(if is_dead {
@@ -263,17 +263,6 @@ impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
             let copy = name.again(&replay.id);
             Fate::Send(delivery(&copy, &view.payload))
         })
-    }
-
-    /// Whether another replay's copy of this delivery waits or runs.
-    async fn is_under_way(&self, sight: &Sight, view: &TaskView, name: &DeliveryName) -> Result<bool, StoreError> {
-        for copy in sight.copies(name).filter(|copy| copy.task_id() != view.id) {
-            let copy = self.queue.show(copy.task_id()).await?;
-            if copy.is_some_and(|copy| matches!(copy.state, TaskState::Waiting | TaskState::Running)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }
 
@@ -288,18 +277,6 @@ impl Sight {
         }
         let is_wanted = replay.types.is_empty() || event_type(view).is_some_and(|of| replay.wants(&of));
         is_wanted.then_some(name)
-    }
-
-    /// The copies that there may be of a delivery.
-    fn copies(&self, name: &DeliveryName) -> impl Iterator<Item = DeliveryName> {
-        let others = self.others.iter();
-        let others = others.filter(|other| other.may_copy(&name.event, &name.endpoint));
-        others.map(|other| name.again(&other.id))
-    }
-
-    fn is_in_time(&self, view: &TaskView) -> bool {
-        let since = self.view.replay.since_ms.map(Timestamp::from_millis);
-        since.is_none_or(|since| view.enqueued_at >= since) && view.enqueued_at < self.view.before()
     }
 
     /// Whether who has had it need not remember it any more.

@@ -43,6 +43,10 @@ impl<Q: ?Sized> Replays<Q> {
     pub fn new(queue: Arc<Q>) -> Self {
         Self(queue)
     }
+
+    pub(super) fn queue(&self) -> &Arc<Q> {
+        &self.0
+    }
 }
 
 /// One at a time: what one replay has set off, the next one sees.
