@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use exactly::queue::TaskState;
 
-use crate::admin::inbox::ask::{InboxQuery, SourceText};
+use crate::admin::inbox::ask::{InboxQuery, SourceText, WhichBody};
 use crate::admin::inbox::wire::{InboxDetail, InboxPage};
-use crate::admin::input::Limit;
+use crate::admin::input::{FingerprintText, Limit};
 use crate::admin::jobs::ask::JobIdText;
 use crate::admin::jobs::wire::JobState;
 use crate::calls::{ReachArgs, Refused, Table, counted, ended, parsed, plain, print, when};
@@ -58,6 +58,9 @@ struct Show {
     source: String,
     /// The event's id, as its sender has it.
     id: String,
+    /// The quarantined one whose body has this SHA-256, as `list --quarantined` shows it.
+    #[arg(long, value_name = "SHA256", value_parser = parsed::<FingerprintText>)]
+    digest: Option<FingerprintText>,
 }
 
 impl Args {
@@ -83,13 +86,16 @@ impl Command {
                 };
                 print(json, &reach.inbox(&query).await?, page)
             }
-            Self::Show(Show { source, id }) => print(json, &reach.received(&source, &id).await?, detail),
+            Self::Show(Show { source, id, digest }) => {
+                let received = reach.received(&source, &id, &WhichBody { digest }).await?;
+                print(json, &received, detail)
+            }
         }
     }
 }
 
 fn page(page: &InboxPage) -> String {
-    let mut table = Table::new(["SOURCE", "ID", "STATE", "FAILED", "RECEIVED"]);
+    let mut table = Table::new(["SOURCE", "ID", "STATE", "FAILED", "RECEIVED", "DIGEST"]);
     for event in &page.events {
         table.row([
             &event.source,
@@ -97,6 +103,7 @@ fn page(page: &InboxPage) -> String {
             state(event.state),
             &event.failures.to_string(),
             &when(&event.received_at),
+            event.digest.as_deref().unwrap_or("-"),
         ]);
     }
     let mut text = if page.events.is_empty() {
@@ -115,6 +122,9 @@ fn detail(detail: &InboxDetail) -> String {
     let mut facts = Table::bare();
     facts.row(["source", &event.source]);
     facts.row(["id", &event.id]);
+    if let Some(digest) = &event.digest {
+        facts.row(["digest", digest]);
+    }
     facts.row(["state", state(event.state)]);
     facts.row(["received", &when(&event.received_at)]);
     if let Some(ended) = &event.ended_at {

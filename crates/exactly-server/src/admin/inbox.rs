@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 
-use self::ask::InboxQuery;
+use self::ask::{InboxQuery, WhichBody};
 use self::wire::{InboxDetail, InboxPage};
 use super::Admin;
 use super::extract::{Filtered, Told};
@@ -33,6 +33,8 @@ pub(super) async fn list(
 }
 
 /// Show an event that came in
+///
+/// The first of its id, or a quarantined one by the digest of its body.
 #[utoipa::path(
     get,
     path = "/v1/inbox/{source}/{event}",
@@ -41,13 +43,15 @@ pub(super) async fn list(
     params(
         ("source" = String, Path, description = "Who has sent it", pattern = "^[A-Za-z0-9_-]{1,64}$"),
         ("event" = String, Path, description = "The event's id, as its sender has it", pattern = "^[!-~]{1,256}$"),
+        WhichBody,
     ),
     responses((status = 200, description = "The event", body = InboxDetail))
 )]
 pub(super) async fn show(
     State(admin): State<Arc<Admin>>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    Filtered(which): Filtered<WhichBody>,
 ) -> Answer<Told<InboxDetail>> {
     let Path((source, event)) = path.map_err(|error| super::Problem::unreadable(error.body_text()))?;
-    admin.events()?.received(&source, &event).await.map(Told)
+    admin.events()?.received(&source, &event, &which).await.map(Told)
 }

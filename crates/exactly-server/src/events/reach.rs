@@ -12,7 +12,7 @@ use crate::admin::endpoints::wire::{EndpointMade, EndpointPage, EndpointShown, H
 use crate::admin::events::ask::{EventsQuery, NewEvents};
 use crate::admin::events::desk::EventDesk;
 use crate::admin::events::wire::{EventDetail, EventPage, PublishedRows};
-use crate::admin::inbox::ask::InboxQuery;
+use crate::admin::inbox::ask::{InboxQuery, WhichBody};
 use crate::admin::inbox::wire::{InboxDetail, InboxPage};
 use crate::admin::input::Actor;
 use crate::admin::jobs::ask::RequeueOne;
@@ -155,13 +155,13 @@ impl EventReach {
         }
     }
 
-    pub(crate) async fn received(&self, source: &str, event: &str) -> Result<InboxDetail, Refused> {
+    pub(crate) async fn received(&self, source: &str, event: &str, which: &WhichBody) -> Result<InboxDetail, Refused> {
         match self {
             Self::Api(api) => {
                 let path = format!("/v1/inbox/{}/{}", segment(source), segment(event));
-                api.get(&path, &()).await
+                api.get(&path, which).await
             }
-            Self::Store(desk, _) => Ok(desk.received(source, event).await?),
+            Self::Store(desk, _) => Ok(desk.received(source, event, which).await?),
         }
     }
 

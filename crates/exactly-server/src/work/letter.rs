@@ -56,8 +56,13 @@ pub(crate) fn lane_of(source: &str) -> Lane {
     Lane::new(format!("{INBOX_KIND}.{source}")).expect("the name of a source is short and plain")
 }
 
-/// The source, the event's id, and the digest if it is quarantined.
+/// The source and the event's id.
 pub(crate) fn named(key: &str) -> (&str, &str) {
     let mut words = key.split(' ');
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}
+
+/// The digest of the body, if it is quarantined.
+pub(crate) fn digest_of(key: &str) -> Option<&str> {
+    key.split(' ').nth(2)
 }

@@ -232,6 +232,13 @@ async fn another_body_under_an_id_is_kept_for_people_and_not_passed_on() {
     });
     let held = timeout(PATIENCE, held).await.expect("it is held");
     assert_eq!((&held["id"], hub.got("/shop").len()), (&json!("evt_1"), 1), "{held}");
+    let digest = held["digest"].as_str().unwrap();
+    assert_eq!(digest, Hex(&Sha256::digest("2")).to_string());
+    let (first, other) = ("/v1/inbox/shop/evt_1", format!("/v1/inbox/shop/evt_1?digest={digest}"));
+    assert_eq!(
+        (&hub.get(first).await["body"], &hub.get(&other).await["body"]),
+        (&json!("1"), &json!("2"))
+    );
     let requeue = format!("/v1/jobs/{}/requeue", held["job"].as_str().unwrap());
     let (code, _) = post(hub.server.admin, &requeue, &json!({})).await;
     assert_eq!(code, 200);

@@ -3,11 +3,22 @@
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use crate::admin::input::{Limit, Text};
+use crate::admin::input::{FingerprintText, Limit, Text};
 use crate::admin::jobs::ask::JobIdText;
 use crate::admin::jobs::wire::JobState;
 
 pub(crate) type SourceText = Text<64>;
+
+/// Which of the bodies that came under an id.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WhichBody {
+    /// The quarantined one that has this SHA-256, instead of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = FingerprintText, required = false, inline)]
+    pub(crate) digest: Option<FingerprintText>,
+}
 
 /// Which events to list.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]

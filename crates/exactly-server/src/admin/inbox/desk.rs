@@ -1,8 +1,9 @@
 //! What operators are shown of events that came in, wherever they ask from.
 
+use exactly::Hex;
 use exactly::queue::{TaskFilter, TaskId};
 
-use super::ask::{InboxQuery, SourceText};
+use super::ask::{InboxQuery, SourceText, WhichBody};
 use super::wire::{InboxDetail, InboxPage, ReceivedShown};
 use crate::admin::desk::asked;
 use crate::admin::events::desk::EventDesk;
@@ -35,8 +36,12 @@ impl EventDesk {
         })
     }
 
-    pub(crate) async fn received(&self, source: &str, event: &str) -> Answer<InboxDetail> {
-        let id = TaskId::of(INBOX_KIND, &format!("{source} {event}"));
+    pub(crate) async fn received(&self, source: &str, event: &str, which: &WhichBody) -> Answer<InboxDetail> {
+        let key = format!("{source} {event}");
+        let id = match &which.digest {
+            Some(digest) => TaskId::of(QUARANTINE_KIND, &format!("{key} {}", Hex(&digest.0))),
+            None => TaskId::of(INBOX_KIND, &key),
+        };
         let view = asked("read the event", self.queue().show(id)).await?;
         let view = view.ok_or_else(|| Problem::no_such_received(source, event))?;
         let attempts = asked("read its attempts", self.queue().attempts(id)).await?;

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::admin::input::rfc3339;
 use crate::admin::jobs::wire::{JobFailure, JobState};
-use crate::work::letter::{Letter, named};
+use crate::work::letter::{Letter, digest_of, named};
 
 /// An event that came in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -16,6 +16,9 @@ pub(crate) struct ReceivedShown {
     pub(crate) source: String,
     /// As its sender has it.
     pub(crate) id: String,
+    /// The SHA-256 of its body, if its id came before with another one; null for the first.
+    #[schema(required, pattern = "^[0-9a-f]{64}$")]
+    pub(crate) digest: Option<String>,
     /// `done` once its service has it; `dead` when there is no attempt left; `held` if it is quarantined.
     pub(crate) state: JobState,
     #[schema(format = DateTime)]
@@ -60,6 +63,7 @@ impl ReceivedShown {
         Self {
             source: source.to_owned(),
             id: id.to_owned(),
+            digest: digest_of(&view.key).map(str::to_owned),
             state: view.state.into(),
             received_at: rfc3339(view.enqueued_at),
             ended_at: view.ended_at.map(rfc3339),
