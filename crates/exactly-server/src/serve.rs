@@ -212,7 +212,7 @@ impl Server {
         background::start(&self.gateway, &self.store, &self.config, metrics.clone());
         let nudge = Nudge::default();
         let work = match &self.queue {
-            Ok(queue) => Some(Box::pin(Work::start(queue, &self.config, &nudge)).await?),
+            Ok(queue) => Some(Work::start(queue, &self.config, &nudge).await?),
             Err(_) => None,
         };
         let settle = settle::by_layer(self.gateway.layer().clone());
