@@ -23,7 +23,9 @@ pub use self::dispatch::{
     ReplayId, ReplayState, ReplayView, Replays, Standing, Tally, TypeFilter, Which,
 };
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
-pub use self::inbox::{Applying, Inbox, InboxBuilder, InvalidInbox, Receipt, Received, Refused, Version};
+pub use self::inbox::{
+    Applying, Inbox, InboxBuilder, Incoming, InvalidInbox, NotReceived, Receipt, Received, Refused, Version,
+};
 pub use self::outbox::{EVENT_KIND, Outbox, PublishError, Published};
 pub use self::signature::{
     ID_HEADER, InvalidKey, Rejected, SIGNATURE_HEADER, Secret, SharedSecret, Signer, SigningKey, TIMESTAMP_HEADER,

@@ -1,6 +1,8 @@
 //! Events that come in, on real databases.
 
 mod copies;
+#[cfg(feature = "axum")]
+mod extractor;
 mod failures;
 #[cfg(feature = "postgres")]
 mod lost;

@@ -21,12 +21,16 @@
 //! with it giving up on this endpoint. After a lost commit nobody knows, so the answer is 503, and the event that is sent again
 //! finds out: it waits for the lost transaction, and is a duplicate or is applied.
 //!
+//! [`Inbox::route`](Inbox) is all of it as an axum route, [`Incoming`] the first half as an argument of a handler of your own, which
+//! then [applies](Incoming::apply) it. What is verified may still be a duplicate: only applying it tells.
+//!
 //! Ids are remembered until the queue [prunes](crate::queue::Queue::prune) them: keep what is done for
 //! [a week](Inbox::REMEMBERED_FOR) at least. What is deferred is retried by a worker that [knows](Inbox::retried_by) the inbox.
 
 #[cfg(feature = "axum")]
 mod axum;
 mod builder;
+mod incoming;
 mod receipt;
 mod received;
 mod retry;
@@ -42,7 +46,8 @@ use http::HeaderMap;
 use tokio::time::timeout;
 
 pub use self::builder::{InboxBuilder, InvalidInbox};
-pub use self::receipt::{Receipt, Refused};
+pub use self::incoming::Incoming;
+pub use self::receipt::{NotReceived, Receipt, Refused};
 pub use self::received::Received;
 pub use self::version::Version;
 use super::Verifier;
@@ -139,19 +144,10 @@ impl<Q: TransactionalQueue> Inbox<Q> {
     /// An error says that the database could not answer: whatever happened, the event that is sent again finds out. Dropping
     /// the future is as harmless: what was not committed is rolled back.
     pub async fn receive(&self, headers: &HeaderMap, body: Bytes) -> Result<Receipt, StoreError> {
-        let len = body.len();
-        if len > Self::BODY_BYTES_MAX {
-            return Ok(Receipt::Rejected(Refused::TooLarge { len }));
-        }
         // Before anything is written: whoever is not the sender claims no id.
-        let verified = match self.0.verifier.verify(headers, &body, self.0.clock.now()) {
-            Ok(verified) => verified,
-            Err(rejected) => return Ok(Receipt::Rejected(Refused::Unverified(rejected))),
-        };
-        let event = Received::new(Arc::clone(&self.0.source), verified.event_id, body, 1);
-        match Task::new(Arc::clone(&self.0.kind), event.id(), event.body().clone()) {
-            Ok(task) => self.take_in(&task, &event).await,
-            Err(invalid) => Ok(Receipt::Rejected(Refused::Unusable(invalid))),
+        match self.verify(headers, body) {
+            Ok(incoming) => incoming.apply().await.map_err(NotReceived::into_store_error),
+            Err(refused) => Ok(Receipt::Rejected(refused)),
         }
     }
 

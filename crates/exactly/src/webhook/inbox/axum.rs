@@ -1,13 +1,12 @@
-//! Inboxes as axum routes.
+//! Inboxes as axum routes, and events as arguments of axum handlers.
 
 use axum::body::to_bytes;
-use axum::extract::Request;
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use super::{Inbox, Receipt, Refused};
-use crate::StoreError;
+use super::{Inbox, Incoming, NotReceived, Receipt, Refused};
 use crate::layer::Problem;
 use crate::queue::TransactionalQueue;
 use crate::webhook::Rejected;
@@ -40,14 +39,59 @@ impl<Q: TransactionalQueue> Inbox<Q> {
     }
 
     async fn respond(&self, request: Request) -> Response {
-        let (parts, body) = request.into_parts();
-        let Ok(body) = to_bytes(body, Self::BODY_BYTES_MAX).await else {
-            return unread(Self::BODY_BYTES_MAX);
-        };
-        match self.receive(&parts.headers, body).await {
-            Ok(receipt) => receipt.into_response(),
-            Err(error) => unavailable(self.source(), &error),
+        match self.read(request).await {
+            Ok(incoming) => incoming.apply().await.into_response(),
+            Err(refused) => refused.into_response(),
         }
+    }
+
+    /// Reads no more of a body than an event may have.
+    async fn read(&self, request: Request) -> Result<Incoming<Q>, Refused> {
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, Self::BODY_BYTES_MAX).await;
+        self.verify(&parts.headers, body.map_err(|_| Refused::Unread)?)
+    }
+}
+
+/// For handlers of a router of your own that have more to say than [`Inbox::route`] does.
+///
+/// The inbox is the state of the route, or a part of it by `FromRef`; where there are several, give each route its own. The body
+/// is read here, as the bytes that were signed: the extractor comes last among a handler's arguments, and no layer in front may
+/// change a body. What is not the sender's is [refused](Refused) and never gets to the handler.
+///
+/// It verifies, and no more than that: [`apply`](Incoming::apply) is what tells a duplicate.
+///
+/// ```
+/// use axum::http::StatusCode;
+/// use axum::response::{IntoResponse as _, Response};
+/// use axum::routing::post;
+/// use exactly::queue::TransactionalQueue;
+/// use exactly::webhook::{Inbox, Incoming};
+///
+/// fn routes<Q: TransactionalQueue>(payments: Inbox<Q>) -> axum::Router {
+///     axum::Router::new().route("/hooks/payments", post(payment::<Q>).with_state(payments))
+/// }
+///
+/// async fn payment<Q: TransactionalQueue>(incoming: Incoming<Q>) -> Response {
+///     // Not a success, so its sender keeps it.
+///     if is_down_for_repairs() {
+///         return StatusCode::SERVICE_UNAVAILABLE.into_response();
+///     }
+///     tracing::info!(bytes = incoming.event().body().len(), "payment event");
+///     incoming.apply().await.into_response()
+/// }
+/// # fn is_down_for_repairs() -> bool { false }
+/// ```
+impl<S, Q> FromRequest<S> for Incoming<Q>
+where
+    S: Send + Sync,
+    Q: TransactionalQueue,
+    Inbox<Q>: FromRef<S>,
+{
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+        Inbox::from_ref(state).read(request).await
     }
 }
 
@@ -63,7 +107,7 @@ impl IntoResponse for Receipt {
                 &OTHER_BODY,
                 "an event of this id was received before with another body; this one is kept for people to look at, and was not applied",
             ),
-            Self::Rejected(refused) => refused.into_response(),
+            Self::Rejected(refused) => return refused.into_response(),
         };
         response.headers_mut().insert(RECEIPT, receipt);
         response
@@ -77,35 +121,31 @@ impl IntoResponse for Refused {
                 (StatusCode::BAD_REQUEST, &MALFORMED)
             }
             Self::Unverified(_) => (StatusCode::UNAUTHORIZED, &UNVERIFIED),
-            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, &TOO_LARGE),
+            // Of a body that broke off nobody is there to be told.
+            Self::TooLarge { .. } | Self::Unread => (StatusCode::PAYLOAD_TOO_LARGE, &TOO_LARGE),
         };
-        refusal(status, kind, &self.to_string())
+        let mut response = refusal(status, kind, &self.to_string());
+        let rejected = HeaderValue::from_static("rejected");
+        response.headers_mut().insert(RECEIPT, rejected);
+        response
     }
 }
 
-/// A body that is too long, or that did not come to its end: then nobody is there to be told.
-fn unread(most: usize) -> Response {
-    let detail = format!("receive event: the body could not be read; {most} bytes are the most");
-    let mut response = refusal(StatusCode::PAYLOAD_TOO_LARGE, &TOO_LARGE, &detail);
-    response
-        .headers_mut()
-        .insert(RECEIPT, HeaderValue::from_static("rejected"));
-    response
-}
-
-/// Whatever happened, the event that is sent again finds out. Why it failed is not the sender's business.
-fn unavailable(source: &str, error: &StoreError) -> Response {
-    tracing::warn!(source, %error, "event not received");
-    let mut problem = UNAVAILABLE.at(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "the event was not received; send it again",
-    );
-    (problem.retryable, problem.retry_after) = (true, Some(RETRY_AFTER));
-    let mut response = problem.to_response().map(axum::body::Body::new);
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
-    response
+impl IntoResponse for NotReceived {
+    /// Why it failed is not the sender's business, so it is logged here.
+    fn into_response(self) -> Response {
+        tracing::warn!(error = %self, "event not received");
+        let mut problem = UNAVAILABLE.at(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the event was not received; send it again",
+        );
+        (problem.retryable, problem.retry_after) = (true, Some(RETRY_AFTER));
+        let mut response = problem.to_response().map(axum::body::Body::new);
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
+        response
+    }
 }
 
 fn refusal(status: StatusCode, kind: &Kind, detail: &str) -> Response {

@@ -1,7 +1,9 @@
 //! What a sender is told.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::StoreError;
 use crate::queue::{InvalidTask, Task};
 use crate::webhook::Rejected;
 
@@ -51,6 +53,8 @@ pub enum Refused {
         /// How many bytes it has.
         len: usize,
     },
+    /// Its body did not come to its end, or has more bytes than are read of one.
+    Unread,
     /// It is the sender's, and its id is none that can be kept.
     Unusable(InvalidTask),
 }
@@ -63,9 +67,44 @@ impl fmt::Display for Refused {
                 let most = Task::PAYLOAD_BYTES_MAX;
                 write!(f, "receive event: the body has {len} bytes, and {most} are the most")
             }
+            Self::Unread => {
+                let most = Task::PAYLOAD_BYTES_MAX;
+                write!(f, "receive event: the body could not be read; {most} bytes are the most")
+            }
             Self::Unusable(invalid) => write!(f, "receive event: {invalid}"),
         }
     }
 }
 
 impl std::error::Error for Refused {}
+
+/// Why nobody knows what became of an event: the database could not answer. Whatever happened, the event that is sent again
+/// finds out, so its sender is to be asked for that.
+#[derive(Debug)]
+pub struct NotReceived {
+    source: Arc<str>,
+    error: StoreError,
+}
+
+impl NotReceived {
+    pub(super) fn new(source: Arc<str>, error: StoreError) -> Self {
+        Self { source, error }
+    }
+
+    /// What the database said, or that it said nothing.
+    pub fn into_store_error(self) -> StoreError {
+        self.error
+    }
+}
+
+impl fmt::Display for NotReceived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "receive event of {}: {}", self.source, self.error)
+    }
+}
+
+impl std::error::Error for NotReceived {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
