@@ -4,6 +4,7 @@ mod copies;
 #[cfg(feature = "axum")]
 mod extractor;
 mod failures;
+mod heads;
 #[cfg(feature = "postgres")]
 mod lost;
 mod order;

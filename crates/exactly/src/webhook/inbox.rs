@@ -30,6 +30,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod builder;
+mod head;
 mod incoming;
 mod receipt;
 mod received;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use tokio::time::timeout;
 
 pub use self::builder::{InboxBuilder, InvalidInbox};
@@ -54,7 +55,7 @@ use super::Verifier;
 use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::job::{JobError, Terms, roll_back};
-use crate::queue::{End, Enqueued, Failure, FailureKind, Found, Task, TaskState, TransactionalQueue};
+use crate::queue::{End, Enqueued, Failure, FailureKind, Found, InspectQueue, Task, TaskState, TransactionalQueue};
 use crate::worker::Buried;
 use crate::worker::attempt::contained;
 use crate::worker::books::{OnBuried, alert};
@@ -74,10 +75,13 @@ type Order = dyn Fn(&Received) -> Option<Version> + Send + Sync;
 /// ```
 /// # use std::sync::Arc;
 /// # use exactly::JobError;
-/// # use exactly::queue::TransactionalQueue;
+/// # use exactly::queue::{InspectQueue, TransactionalQueue};
 /// # use exactly::webhook::{Inbox, InvalidInbox, Verifier};
 /// # async fn mark_paid<Tx>(_: &mut Tx, _: serde_json::Value) -> Result<(), std::io::Error> { Ok(()) }
-/// fn payments<Q: TransactionalQueue>(queue: Arc<Q>, verifier: Verifier) -> Result<Inbox<Q>, InvalidInbox> {
+/// fn payments<Q>(queue: Arc<Q>, verifier: Verifier) -> Result<Inbox<Q>, InvalidInbox>
+/// where
+///     Q: TransactionalQueue + InspectQueue,
+/// {
 ///     Inbox::builder(queue, "payments")
 ///         .verifier(verifier)
 ///         .handler(|tx, event| {
@@ -90,12 +94,16 @@ pub struct Inbox<Q: TransactionalQueue>(Arc<Parts<Q>>);
 
 struct Parts<Q: TransactionalQueue> {
     queue: Arc<Q>,
+    /// The same queue, to look at what is there.
+    ledger: Arc<dyn InspectQueue>,
     source: Arc<str>,
     /// The kind of tasks that events are.
     kind: Arc<str>,
     /// The kind of those that came with the id of another one.
     quarantine: Arc<str>,
     verifier: Verifier,
+    /// What is kept of the head of a request.
+    headers: Box<[HeaderName]>,
     clock: Arc<dyn Clock>,
     apply: Box<Apply<Q::Tx>>,
     order: Option<Box<Order>>,
@@ -160,7 +168,7 @@ impl<Q: TransactionalQueue> Inbox<Q> {
             Ok(Ok(Noted::Stale)) => Receipt::Stale,
             Ok(Ok(Noted::Found(found))) => {
                 roll_back(&**queue, tx).await;
-                return self.judge(task, &found).await;
+                return self.judge(task, event, &found).await;
             }
             Ok(Err(Fault::Store(error))) => {
                 roll_back(&**queue, tx).await;
@@ -168,12 +176,12 @@ impl<Q: TransactionalQueue> Inbox<Q> {
             }
             Ok(Err(Fault::Handler(error))) => {
                 roll_back(&**queue, tx).await;
-                return self.keep(task, &self.0.terms.failed_first(&error)).await;
+                return self.keep(task, event, &self.0.terms.failed_first(&error)).await;
             }
             Err(panic) => {
                 roll_back(&**queue, tx).await;
                 let failure = Failure::new(FailureKind::Panicked, panic);
-                return self.keep(task, &End::Bury(failure)).await;
+                return self.keep(task, event, &End::Bury(failure)).await;
             }
         };
         match queue.commit(tx).await {
@@ -181,7 +189,7 @@ impl<Q: TransactionalQueue> Inbox<Q> {
             // The database has refused what the handler did, as with a constraint that is checked last. It would each time.
             Err(error) if error.kind() == StoreErrorKind::Other => {
                 let failed = self.0.terms.failed_first(&JobError::transient(error));
-                self.keep(task, &failed).await
+                self.keep(task, event, &failed).await
             }
             Err(error) => Err(error),
         }
@@ -220,10 +228,10 @@ impl<Q: TransactionalQueue> Inbox<Q> {
     }
 
     /// Keeps an event that could not be applied, in a transaction of its own: its first attempt is rolled back and ended so.
-    async fn keep(&self, task: &Task, end: &End) -> Result<Receipt, StoreError> {
+    async fn keep(&self, task: &Task, event: &Received, end: &End) -> Result<Receipt, StoreError> {
         if let Some(found) = self.record(task, end).await? {
             // Another copy of it was faster, or the commit that seemed lost was not.
-            return self.judge(task, &found).await;
+            return self.judge(task, event, &found).await;
         }
         let (key, failure) = (digest::short(task.key()), end.failure());
         let why = failure.map(|failure| failure.message.as_str());
@@ -247,14 +255,15 @@ impl<Q: TransactionalQueue> Inbox<Q> {
     }
 
     /// What an event is that was there before.
-    async fn judge(&self, task: &Task, found: &Found) -> Result<Receipt, StoreError> {
-        if !found.differs {
+    async fn judge(&self, task: &Task, event: &Received, found: &Found) -> Result<Receipt, StoreError> {
+        if !found.differs || self.has_the_same_body(event, found).await? {
             return Ok(Receipt::of(found.state));
         }
         let mut body = Digest::new("quarantined event");
-        body.part(task.payload());
+        body.part(event.body());
         let key = format!("{} {}", task.key(), Hex(&body.finish()));
         let held = Task::new(Arc::clone(&self.0.quarantine), key, task.payload().clone());
+        let held = held.map(|held| held.with_version(task.version()));
         let held = held.map_err(|invalid| StoreError::new(StoreErrorKind::Other, invalid.to_string()))?;
         let (id, state) = (found.id, found.state);
         let failure = Failure::new(
@@ -266,6 +275,16 @@ impl<Q: TransactionalQueue> Inbox<Q> {
             tracing::error!(task = %held.id(), kind = held.kind(), key, %first, "event quarantined: another body under its id");
         }
         Ok(Receipt::Quarantined)
+    }
+
+    /// Whether an event that was found differs in what came with it only, which may be another when it is sent again.
+    async fn has_the_same_body(&self, event: &Received, found: &Found) -> Result<bool, StoreError> {
+        let stored = self.0.ledger.show(found.id).await?.ok_or_else(|| {
+            let context = "receive event: what it was compared with was forgotten meanwhile";
+            StoreError::new(StoreErrorKind::Unavailable, context)
+        })?;
+        let (_, body) = head::read(&stored.payload, stored.version);
+        Ok(body == *event.body())
     }
 
     /// Records a task by itself, or tells what was there.

@@ -190,7 +190,7 @@ async fn an_id_or_body_that_cannot_be_kept_is_refused<H: TransactionalQueueHarne
     }
 }
 
-async fn quarantined<H: TransactionalQueueHarness>(office: &Office<H>) -> Vec<TaskId> {
+pub(super) async fn quarantined<H: TransactionalQueueHarness>(office: &Office<H>) -> Vec<TaskId> {
     let filter = TaskFilter {
         kind: Some(office.inbox.quarantine_kind().to_owned()),
         ..TaskFilter::default()

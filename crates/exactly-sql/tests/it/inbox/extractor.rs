@@ -59,10 +59,7 @@ impl<H: TransactionalQueueHarness> FromRef<Service<H>> for Arc<Desk> {
     }
 }
 
-async fn hook<H: TransactionalQueueHarness>(
-    State(desk): State<Arc<Desk>>,
-    incoming: Incoming<H::Queue>,
-) -> Response {
+async fn hook<H: TransactionalQueueHarness>(State(desk): State<Arc<Desk>>, incoming: Incoming<H::Queue>) -> Response {
     desk.seen.fetch_add(1, Ordering::SeqCst);
     if desk.is_closed.load(Ordering::SeqCst) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -175,7 +172,10 @@ async fn what_is_not_the_senders_never_gets_to_a_handler<H: TransactionalQueueHa
         assert_told(&head, status, "rejected");
         assert!(head.contains("content-type: application/problem+json"), "{head}");
         let problem: serde_json::Value = serde_json::from_str(&problem).unwrap();
-        assert_eq!((&problem["status"], &problem["retryable"]), (&status.into(), &false.into()));
+        assert_eq!(
+            (&problem["status"], &problem["retryable"]),
+            (&status.into(), &false.into())
+        );
     }
     assert_eq!((door.seen(), office.state("evt_1").await), (0, None));
     let (head, _) = send(door.address, &signed("evt_1", "paid"), "paid").await;

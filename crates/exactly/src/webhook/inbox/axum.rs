@@ -117,9 +117,9 @@ impl IntoResponse for Receipt {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let (status, kind) = match &self {
-            Self::Unverified(Rejected::Malformed { .. } | Rejected::NoEventId) | Self::Unusable(_) => {
-                (StatusCode::BAD_REQUEST, &MALFORMED)
-            }
+            Self::Unverified(Rejected::Malformed { .. } | Rejected::NoEventId)
+            | Self::HeadTooLarge { .. }
+            | Self::Unusable(_) => (StatusCode::BAD_REQUEST, &MALFORMED),
             Self::Unverified(_) => (StatusCode::UNAUTHORIZED, &UNVERIFIED),
             // Of a body that broke off nobody is there to be told.
             Self::TooLarge { .. } | Self::Unread => (StatusCode::PAYLOAD_TOO_LARGE, &TOO_LARGE),

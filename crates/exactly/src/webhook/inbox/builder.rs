@@ -5,10 +5,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
+
+use super::head::HEADERS_MAX;
 use super::{Apply, Applying, Inbox, Order, Parts, Received, Version};
 use crate::clock::{Clock, WallClock};
 use crate::job::Terms;
-use crate::queue::{Task, TransactionalQueue};
+use crate::queue::{InspectQueue, Task, TransactionalQueue};
 use crate::webhook::Verifier;
 use crate::worker::Buried;
 use crate::worker::books::OnBuried;
@@ -32,6 +35,7 @@ pub struct InboxBuilder<Q: TransactionalQueue> {
     queue: Arc<Q>,
     source: Arc<str>,
     verifier: Option<Verifier>,
+    headers: Vec<String>,
     apply: Option<Box<Apply<Q::Tx>>>,
     order: Option<Box<Order>>,
     on_buried: Option<OnBuried>,
@@ -45,6 +49,7 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
             queue,
             source,
             verifier: None,
+            headers: Vec::new(),
             apply: None,
             order: None,
             on_buried: None,
@@ -56,6 +61,17 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
     /// What tells the sender's requests from others. There has to be one.
     pub fn verifier(mut self, verifier: Verifier) -> Self {
         self.verifier = Some(verifier);
+        self
+    }
+
+    /// Keeps these headers of a request with its event, so that the handler [sees](Received::header) them at each attempt: at
+    /// most 16, of 8 KiB together. Of GitHub's events `X-GitHub-Event` is kept without a word, since nothing else tells a push
+    /// from an issue.
+    ///
+    /// They are stored as they came, so name none with a secret in it. They are no part of what an event is known by: the same
+    /// id and body with another header is a duplicate, and the first one counts.
+    pub fn keep_headers(mut self, names: impl IntoIterator<Item: Into<String>>) -> Self {
+        self.headers.extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -102,17 +118,23 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
     }
 
     /// The inbox, or all that is wrong with it.
-    pub fn build(self) -> Result<Inbox<Q>, InvalidInbox> {
-        let faults = self.faults();
+    pub fn build(self) -> Result<Inbox<Q>, InvalidInbox>
+    where
+        Q: InspectQueue,
+    {
+        let mut faults = self.faults();
+        let headers = self.headers(&mut faults);
         let (Some(verifier), Some(apply), true) = (self.verifier, self.apply, faults.is_empty()) else {
             return Err(InvalidInbox(faults));
         };
         Ok(Inbox(Arc::new(Parts {
+            ledger: Arc::<Q>::clone(&self.queue),
             queue: self.queue,
             kind: format!("{KIND}{}", self.source).into(),
             quarantine: format!("{QUARANTINE_KIND}{}", self.source).into(),
             source: self.source,
             verifier,
+            headers,
             clock: self.clock,
             apply,
             order: self.order,
@@ -120,6 +142,25 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
             time_limit: self.time_limit,
             terms: Terms::default(),
         })))
+    }
+
+    /// What is kept of heads, each name once.
+    fn headers(&self, faults: &mut Vec<String>) -> Box<[HeaderName]> {
+        let by_default: &[&str] = self.verifier.as_ref().map_or(&[], Verifier::kept_headers);
+        let named = self.headers.iter().map(String::as_str);
+        let mut headers: Vec<HeaderName> = Vec::new();
+        for name in by_default.iter().copied().chain(named) {
+            match HeaderName::try_from(name) {
+                Ok(name) if headers.contains(&name) => {}
+                Ok(name) => headers.push(name),
+                Err(_) => faults.push(format!("keep_headers has {name:?}, which is the name of no header")),
+            }
+        }
+        if headers.len() > HEADERS_MAX {
+            let count = headers.len();
+            faults.push(format!("keep_headers has {count} headers: use {HEADERS_MAX} at most"));
+        }
+        headers.into()
     }
 
     fn faults(&self) -> Vec<String> {

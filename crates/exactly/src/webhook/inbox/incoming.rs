@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 
+use super::head::{self, HEAD_BYTES_MAX};
 use super::{Inbox, NotReceived, Receipt, Received, Refused};
 use crate::queue::{Task, TransactionalQueue};
 
@@ -37,11 +38,21 @@ impl<Q: TransactionalQueue> Inbox<Q> {
         }
         let verified = self.0.verifier.verify(headers, &body, self.0.clock.now());
         let verified = verified.map_err(Refused::Unverified)?;
-        let event = Received::new(Arc::clone(&self.0.source), verified.event_id, body, 1);
-        let task = Task::new(Arc::clone(&self.0.kind), event.id(), event.body().clone());
+        let head = head::kept(&self.0.headers, headers);
+        let len = head::len(&head);
+        if len > HEAD_BYTES_MAX {
+            return Err(Refused::HeadTooLarge { len });
+        }
+        let (payload, version) = head::written(&head, &body);
+        let len = payload.len();
+        if len > Self::BODY_BYTES_MAX {
+            return Err(Refused::TooLarge { len });
+        }
+        let event = Received::new(Arc::clone(&self.0.source), verified.event_id, (head, body), 1);
+        let task = Task::new(Arc::clone(&self.0.kind), event.id(), payload).map_err(Refused::Unusable)?;
         Ok(Incoming {
             inbox: self.clone(),
-            task: task.map_err(Refused::Unusable)?,
+            task: task.with_version(version),
             event,
         })
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::head::HEAD_BYTES_MAX;
 use crate::StoreError;
 use crate::queue::{InvalidTask, Task};
 use crate::webhook::Rejected;
@@ -50,6 +51,11 @@ pub enum Refused {
     Unverified(Rejected),
     /// It is larger than [an event may be](super::Inbox::BODY_BYTES_MAX).
     TooLarge {
+        /// How many bytes it has, with what is kept of its head.
+        len: usize,
+    },
+    /// What is [kept](super::InboxBuilder::keep_headers) of its head is too large.
+    HeadTooLarge {
         /// How many bytes it has.
         len: usize,
     },
@@ -67,9 +73,18 @@ impl fmt::Display for Refused {
                 let most = Task::PAYLOAD_BYTES_MAX;
                 write!(f, "receive event: the body has {len} bytes, and {most} are the most")
             }
+            Self::HeadTooLarge { len } => {
+                write!(
+                    f,
+                    "receive event: the headers that are kept have {len} bytes, and {HEAD_BYTES_MAX} are the most"
+                )
+            }
             Self::Unread => {
                 let most = Task::PAYLOAD_BYTES_MAX;
-                write!(f, "receive event: the body could not be read; {most} bytes are the most")
+                write!(
+                    f,
+                    "receive event: the body could not be read; {most} bytes are the most"
+                )
             }
             Self::Unusable(invalid) => write!(f, "receive event: {invalid}"),
         }

@@ -6,26 +6,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
+use super::head::Head;
 use crate::digest;
 use crate::job::JobError;
 
 /// An event that came in and is genuine.
 ///
-/// There is nothing here that is not kept with the event, so a later attempt sees what the first one saw. Headers are not, and
-/// of most senders they are not signed either.
+/// There is nothing here that is not kept with the event, so a later attempt sees what the first one saw.
 #[derive(Clone)]
 pub struct Received {
     source: Arc<str>,
     id: Box<str>,
+    head: Head,
     body: Bytes,
     attempt: u32,
 }
 
 impl Received {
-    pub(super) fn new(source: Arc<str>, id: impl Into<Box<str>>, body: Bytes, attempt: u32) -> Self {
+    pub(super) fn new(source: Arc<str>, id: impl Into<Box<str>>, (head, body): (Head, Bytes), attempt: u32) -> Self {
         Self {
             source,
             id: id.into(),
+            head,
             body,
             attempt,
         }
@@ -39,6 +41,15 @@ impl Received {
     /// What its sender knows it by.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What a header said that is [kept](super::InboxBuilder::keep_headers), if it came and is text; the first of several lines.
+    ///
+    /// Of most senders it is not signed: it says how to read what was sent, not whether to believe it.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.iter();
+        let (_, value) = lines.find(|(kept, _)| kept.as_str().eq_ignore_ascii_case(name))?;
+        str::from_utf8(value.as_bytes()).ok()
     }
 
     /// The bytes that were sent.
@@ -63,6 +74,7 @@ impl fmt::Debug for Received {
         f.debug_struct("Received")
             .field("source", &self.source)
             .field("id", &digest::short(&self.id))
+            .field("headers", &self.head.len())
             .field("bytes", &self.body.len())
             .field("attempt", &self.attempt)
             .finish()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{APPLIED, Inbox, Received, STALE};
+use super::{APPLIED, Inbox, Received, STALE, head};
 use crate::job::{JobError, conclude};
 use crate::queue::{Leased, TransactionalQueue};
 use crate::worker::{Builder, Handler, Ran, Run};
@@ -45,7 +45,8 @@ impl<Q: TransactionalQueue> Inbox<Q> {
     fn stored(&self, task: &Leased) -> Received {
         // In quarantine a digest stands behind the id, which has no space in it.
         let id = task.key.split(' ').next().unwrap_or(&task.key);
-        Received::new(Arc::clone(&self.0.source), id, task.payload.clone(), task.attempt())
+        let sent = head::read(&task.payload, task.version);
+        Received::new(Arc::clone(&self.0.source), id, sent, task.attempt())
     }
 
     async fn apply_again(&self, tx: &mut Q::Tx, event: &Received) -> Result<Bytes, JobError> {

@@ -9,6 +9,8 @@ use super::{Rejected, SharedSecret, Verified};
 /// The one of SHA-1, `x-hub-signature`, is sent beside it for old receivers and is worth nothing here.
 const SIGNATURE: &str = "x-hub-signature-256";
 const DELIVERY: &str = "x-github-delivery";
+/// Which event it is. Bodies do not say.
+pub(super) const EVENT: &str = "x-github-event";
 
 pub(super) fn verify(secrets: &[SharedSecret], headers: &HeaderMap, body: &[u8]) -> Result<Verified, Rejected> {
     let malformed = |header, expected| Rejected::Malformed { header, expected };

@@ -71,6 +71,14 @@ impl Verifier {
         self
     }
 
+    /// What of the head belongs to an event beside its id, of every sender that signs so.
+    pub(in crate::webhook) fn kept_headers(&self) -> &'static [&'static str] {
+        match &self.scheme {
+            Scheme::Standard(_) | Scheme::Stripe(_) => &[],
+            Scheme::Github(_) => &[github::EVENT],
+        }
+    }
+
     /// Whether this is what the sender signed. `body` has to be the bytes as they came, before anything read them.
     ///
     /// Nothing may be kept of a request that is rejected, not even its id: the genuine one would be taken for a duplicate.
