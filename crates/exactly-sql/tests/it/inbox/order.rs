@@ -23,7 +23,7 @@ fn version(event: &Received) -> Option<Version> {
     Some(Version::new(entity, number.parse().ok()?))
 }
 
-async fn ordered<H: TransactionalQueueHarness>() -> Office<H> {
+pub(super) async fn ordered<H: TransactionalQueueHarness>() -> Office<H> {
     Office::with(Arc::new(H::fresh().await), |inbox| inbox.versions(version)).await
 }
 

@@ -7,6 +7,7 @@ use exactly::webhook::Inbox;
 use exactly_sql::PgQueue;
 use tower::ServiceExt as _;
 
+use super::order::ordered;
 use super::{Does, FORGED, Office, signed, signed_by};
 use crate::postgres::queue::Yard;
 
@@ -26,7 +27,7 @@ fn assert_told(response: &Response<Body>, status: u16, receipt: &str) {
 
 #[tokio::test]
 async fn every_receipt_has_its_status() {
-    let office = Office::<Yard>::new().await;
+    let office = ordered::<Yard>().await;
     for (id, body, does, status, receipt) in [
         ("evt_1", "paid", Does::Succeeds, 200, "applied"),
         ("evt_1", "paid", Does::Succeeds, 200, "duplicate"),
@@ -35,6 +36,9 @@ async fn every_receipt_has_its_status() {
         ("evt_2", "paid", Does::Succeeds, 202, "deferred"),
         ("evt_3", "paid", Does::FailsForGood, 202, "parked"),
         ("evt_3", "paid", Does::Succeeds, 202, "parked"),
+        ("evt_5", "ann 2", Does::Succeeds, 200, "applied"),
+        ("evt_6", "ann 1", Does::Succeeds, 200, "stale"),
+        ("evt_6", "ann 1", Does::Succeeds, 200, "duplicate"),
     ] {
         office.script([does]);
         assert_told(&post(&office, signed(id, body), body).await, status, receipt);
