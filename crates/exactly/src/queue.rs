@@ -129,6 +129,10 @@ pub trait Queue: Debug + Send + Sync + 'static {
     /// are then as if they had never been used.
     fn prune(&self, state: TaskState, age: Duration, limit: u32) -> Reply<'_, u32>;
 
+    /// Forgets at most `limit` [marks](TransactionalQueue::raise_in) that nobody has raised for longer than `age`. Whatever number
+    /// comes next under such a name is then the highest.
+    fn prune_marks(&self, age: Duration, limit: u32) -> Reply<'_, u32>;
+
     /// Tasks of this lane stay where they are until it is resumed; running ones run on.
     fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()>;
 

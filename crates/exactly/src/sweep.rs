@@ -33,24 +33,91 @@ pub async fn sweep(store: &dyn Store) -> Result<u64, StoreError> {
     in_batches(|| store.sweep(BATCH)).await
 }
 
-/// Forgets tasks of `queue` that have been done for longer than `keep`, now and every hour, in batches, until the handle is
-/// aborted. Their keys are then as if they had never been used, so `keep` has to be longer than anybody may repeat one.
-pub fn hourly_tasks(queue: Arc<dyn Queue>, keep: Duration) -> JoinHandle<()> {
+/// How long the ids of events are to be remembered at least: a sender may repeat one for that long.
+pub const REMEMBERED_FOR: Duration = Duration::from_hours(7 * 24);
+
+/// How long what a queue has to remember is kept. From a [`Duration`], which is how long tasks are kept that are done.
+///
+/// ```
+/// use std::time::Duration;
+/// use exactly::sweep::{REMEMBERED_FOR, Retention};
+///
+/// let received = Retention::of_done(REMEMBERED_FOR).marks(Duration::from_hours(30 * 24));
+/// # let _ = received;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    done: Duration,
+    marks: Duration,
+}
+
+impl Retention {
+    /// How long [marks](Self::marks) are kept if nothing else is said: 90 days.
+    pub const MARKS_DEFAULT: Duration = Duration::from_hours(90 * 24);
+
+    /// Tasks are kept for so long after they are done. Their keys are then as if they had never been used, so it has to be longer
+    /// than anybody may repeat one: an [inbox](REMEMBERED_FOR) needs 7 days.
+    pub fn of_done(keep: Duration) -> Self {
+        Self {
+            done: keep,
+            marks: Self::MARKS_DEFAULT.max(keep),
+        }
+    }
+
+    /// How long the highest version of an entity is kept after an event has raised it: 90 days unless told otherwise, or as long
+    /// as tasks are if that is longer, and never less than [7 days](REMEMBERED_FOR), whatever is said.
+    ///
+    /// An event that comes when the mark of its entity is forgotten is taken for the newest, however old it is. It comes so late
+    /// only if its sender has kept it for all that time, or sends it again by hand. Take longer than that, and
+    /// [`Duration::MAX`] to forget none.
+    #[must_use]
+    pub fn marks(mut self, keep: Duration) -> Self {
+        self.marks = keep.max(REMEMBERED_FOR);
+        self
+    }
+}
+
+impl From<Duration> for Retention {
+    fn from(done: Duration) -> Self {
+        Self::of_done(done)
+    }
+}
+
+/// Forgets tasks of `queue` that have been done for longer than `keep`, and [marks](Retention::marks) that were not raised for
+/// long, now and every hour, in batches, until the handle is aborted.
+///
+/// For a queue with an inbox, `hourly_tasks(queue, REMEMBERED_FOR)` is all that is needed.
+pub fn hourly_tasks(queue: Arc<dyn Queue>, keep: impl Into<Retention>) -> JoinHandle<()> {
+    let keep = keep.into();
     tokio::spawn(async move {
         let mut ticks = every_hour();
         loop {
             ticks.tick().await;
             told(
-                prune(&*queue, TaskState::Done, keep).await,
-                "tasks that are long done deleted",
+                sweep_tasks(&*queue, keep).await,
+                "tasks that are long done and marks that nobody raises deleted",
             );
         }
     })
 }
 
+/// Forgets what [`hourly_tasks`] does, once: how many tasks and marks.
+pub async fn sweep_tasks(queue: &dyn Queue, keep: impl Into<Retention>) -> Result<u64, StoreError> {
+    let keep = keep.into();
+    let tasks = prune(queue, TaskState::Done, keep.done).await?;
+    Ok(tasks + prune_marks(queue, keep.marks).await?)
+}
+
 /// Forgets all tasks that have been in this state, which is done or dead, for longer than `age`, batch by batch.
 pub async fn prune(queue: &dyn Queue, state: TaskState, age: Duration) -> Result<u64, StoreError> {
     in_batches(|| queue.prune(state, age, BATCH)).await
+}
+
+/// Forgets all marks that nobody has raised for longer than `age`, which is taken for [7 days](REMEMBERED_FOR) if it is less, batch
+/// by batch.
+pub async fn prune_marks(queue: &dyn Queue, age: Duration) -> Result<u64, StoreError> {
+    let age = age.max(REMEMBERED_FOR);
+    in_batches(|| queue.prune_marks(age, BATCH)).await
 }
 
 async fn in_batches<'a>(mut step: impl FnMut() -> Reply<'a, u32>) -> Result<u64, StoreError> {

@@ -284,6 +284,8 @@ macro_rules! __transactional_queue_promises {
                 only_a_higher_number_is_raised
                 a_number_that_is_undone_was_never_raised
                 a_second_transaction_is_judged_by_what_the_first_left
+                what_nobody_raises_is_forgotten
+                marks_are_forgotten_in_batches
             }
             record_in {
                 effect_and_record_commit_together

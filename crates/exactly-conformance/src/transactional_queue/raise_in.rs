@@ -1,6 +1,8 @@
 //! Numbers that only rise, for what comes out of order.
 
-use exactly::queue::TransactionalQueue;
+use std::time::Duration;
+
+use exactly::queue::{Queue as _, TransactionalQueue};
 use tokio::time::timeout;
 
 use super::A_WHILE;
@@ -69,6 +71,47 @@ pub async fn a_second_transaction_is_judged_by_what_the_first_left<H: Transactio
             let second = timeout(PATIENCE, waiting).await.expect("it still waits");
             assert_eq!(second.expect("the second panicked"), !commits, "{name}");
         }
+    }
+}
+
+/// Long ago.
+const AGE: Duration = Duration::from_hours(24);
+
+/// A name that was forgotten is fresh, and one that was raised since is not forgotten.
+pub async fn what_nobody_raises_is_forgotten<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for name in ["old", "raised", "lower"] {
+        assert!(raised(&*queue, name, 5).await);
+    }
+    harness.elapse(AGE).await;
+    assert!(raised(&*queue, "young", 5).await);
+    assert!(raised(&*queue, "raised", 6).await);
+    // Who is not higher has raised nothing.
+    assert!(!raised(&*queue, "lower", 4).await);
+    for age in [AGE * 2, Duration::MAX] {
+        assert_eq!(answered(queue.prune_marks(age, 100).await), 0);
+    }
+    assert_eq!(answered(queue.prune_marks(AGE / 2, 100).await), 2);
+    assert_eq!(answered(queue.prune_marks(AGE / 2, 100).await), 0);
+    for (name, number, is_higher) in [
+        ("young", 5, false),
+        ("raised", 6, false),
+        ("old", 1, true),
+        ("lower", 1, true),
+    ] {
+        assert_eq!(raised(&*queue, name, number).await, is_higher, "{name}");
+    }
+}
+
+/// No more are forgotten at once than was asked for.
+pub async fn marks_are_forgotten_in_batches<H: TransactionalQueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for n in 0..5 {
+        assert!(raised(&*queue, &n.to_string(), 1).await);
+    }
+    harness.elapse(AGE).await;
+    for forgotten in [2, 2, 1, 0] {
+        assert_eq!(answered(queue.prune_marks(AGE / 2, 2).await), forgotten);
     }
 }
 

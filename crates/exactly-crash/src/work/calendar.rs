@@ -134,6 +134,10 @@ impl<Q: Queue> Queue for Hurried<Q> {
         self.queue.prune(state, age, limit)
     }
 
+    fn prune_marks(&self, age: Duration, limit: u32) -> Reply<'_, u32> {
+        self.queue.prune_marks(age, limit)
+    }
+
     fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
         self.queue.pause_lane(lane)
     }

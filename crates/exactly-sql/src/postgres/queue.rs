@@ -35,7 +35,7 @@ pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
 use self::lease::Rounds;
 use self::sql::Sql;
-pub(super) use self::tables::{CARDS, MARKS, PUBLISH, READY, TABLES};
+pub(super) use self::tables::{CARDS, MARKS, MARKS_DATED, PUBLISH, READY, TABLES};
 use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
@@ -74,6 +74,7 @@ pub struct PgQueue {
     rounds: Arc<Rounds>,
     prune_done: Arc<Sweeper>,
     prune_dead: Arc<Sweeper>,
+    prune_marks: Arc<Sweeper>,
     announcer: Arc<Announcer>,
     table: Arc<str>,
 }
@@ -249,6 +250,10 @@ impl Queue for PgQueue {
                 TaskState::Waiting | TaskState::Running | TaskState::Held => Ok(0),
             }
         })
+    }
+
+    fn prune_marks(&self, age: Duration, limit: u32) -> Reply<'_, u32> {
+        Box::pin(self.prune_marks.sweep_older(age, limit))
     }
 
     fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {

@@ -16,12 +16,13 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 5] = [
+const TASKS: [&str; 6] = [
     super::queue::TABLES,
     super::queue::READY,
     super::queue::CARDS,
     super::queue::PUBLISH,
     super::queue::MARKS,
+    super::queue::MARKS_DATED,
 ];
 
 const RECORDS: &str = r"create table if not exists {table} (

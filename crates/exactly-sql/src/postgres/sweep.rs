@@ -24,6 +24,9 @@ const SWEEP_BATCH: u32 = 500;
 /// How many pages one statement looks at: a megabyte.
 const PAGES: i64 = 128;
 
+/// As long ago as anything can be: PostgreSQL has no time for what is much longer ago.
+const AGE_MAX: Duration = Duration::from_hours(1000 * 366 * 24);
+
 /// Deletes expired records.
 #[derive(Debug)]
 pub(super) struct Sweeper {
@@ -41,12 +44,12 @@ impl Sweeper {
             "(state = 1 and expires_at <= {NOW}
                 or state = 0 and on_lost = 1 and lease_until <= {NOW} - $3 * interval '1 millisecond')"
         );
-        Self::of(sessions, &table, &expired, "select count(*) from gone")
+        Self::of(sessions, &table, "id", &expired, "select count(*) from gone")
     }
 
     /// Deletes rows of `table` for which `expired` holds, a condition on the milliseconds `$3`. `then` counts what is
-    /// `gone`, by `id`, and may delete more.
-    pub(super) fn of(sessions: Arc<Sessions>, table: &str, expired: &str, then: &str) -> Self {
+    /// `gone`, its `key` as `id`, and may delete more.
+    pub(super) fn of(sessions: Arc<Sessions>, table: &str, key: &str, expired: &str, then: &str) -> Self {
         // A row that someone locks is about to be taken over or completed: leave it. Asked twice, because a row can be
         // taken over between the look at it and its lock, and only the second question is put to what is then there.
         let delete = format!(
@@ -56,7 +59,7 @@ impl Sweeper {
                      where ctid >= $1::text::tid and ctid < $2::text::tid and {expired}
                      limit $4
                      for update skip locked))
-                 returning id)
+                 returning {key} as id)
              {then}"
         );
         let pages = format!("select pg_relation_size('{table}') / current_setting('block_size')::int8");
@@ -75,6 +78,7 @@ impl Sweeper {
 
     /// The same for what is expired by `age`.
     pub(super) async fn sweep_older(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        let age = age.min(AGE_MAX);
         let mut cursor = self.cursor.lock().await;
         let mut conn = self.sessions.take().await.map_err(failed("sweep records"))?;
         match self.sweep_on(&mut conn, &mut cursor, age, limit).await {

@@ -37,6 +37,7 @@ pub(super) const TASKS: Layout = Layout {
         include_str!("migrations/tasks.sql"),
         include_str!("migrations/tasks_2.sql"),
         include_str!("migrations/tasks_3.sql"),
+        include_str!("migrations/tasks_4.sql"),
     ],
     script: "SqliteQueue::migrations_sql",
 };

@@ -296,6 +296,10 @@ impl Queue for SqliteQueue {
         Box::pin(self.prune_older(state, age, limit))
     }
 
+    fn prune_marks(&self, age: Duration, limit: u32) -> Reply<'_, u32> {
+        Box::pin(self.prune_old_marks(age, limit))
+    }
+
     fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
         Box::pin(self.set_lane(lane, lanes::Change::Paused(true)))
     }

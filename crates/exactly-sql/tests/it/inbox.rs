@@ -8,6 +8,7 @@ mod heads;
 #[cfg(feature = "postgres")]
 mod lost;
 mod order;
+mod swept;
 #[cfg(all(feature = "axum", feature = "postgres"))]
 mod wire;
 

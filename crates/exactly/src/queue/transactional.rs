@@ -34,6 +34,7 @@ pub trait TransactionalQueue: Queue {
 
     /// Remembers a number under this name, if the transaction commits and it is higher than what is remembered there: whether
     /// it is. Waits for another transaction that is about to raise the same. For whoever takes things that come out of order.
+    /// It is remembered until it is [pruned](Queue::prune_marks).
     fn raise_in<'a>(&'a self, tx: &'a mut Self::Tx, name: &'a str, number: i64) -> Reply<'a, bool>;
 
     /// Commits. After an error nobody knows whether it did. [Releasing](super::End::Release) the lease by

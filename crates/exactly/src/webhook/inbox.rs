@@ -25,7 +25,7 @@
 //! then [applies](Incoming::apply) it. What is verified may still be a duplicate: only applying it tells.
 //!
 //! Ids are remembered until the queue [prunes](crate::queue::Queue::prune) them: keep what is done for
-//! [a week](Inbox::REMEMBERED_FOR) at least. What is deferred is retried by a worker that [knows](Inbox::retried_by) the inbox.
+//! [a week](Inbox::REMEMBERED_FOR) at least, as [`hourly_tasks`](crate::sweep::hourly_tasks) does. What is deferred is retried by a worker that [knows](Inbox::retried_by) the inbox.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -56,6 +56,7 @@ use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::job::{JobError, Terms, roll_back};
 use crate::queue::{End, Enqueued, Failure, FailureKind, Found, InspectQueue, Task, TaskState, TransactionalQueue};
+use crate::sweep::REMEMBERED_FOR;
 use crate::worker::Buried;
 use crate::worker::attempt::contained;
 use crate::worker::books::{OnBuried, alert};
@@ -124,7 +125,7 @@ impl<Q: TransactionalQueue> Inbox<Q> {
     pub const BODY_BYTES_MAX: usize = Task::PAYLOAD_BYTES_MAX;
 
     /// How long the ids of events are to be remembered at least.
-    pub const REMEMBERED_FOR: Duration = Duration::from_hours(7 * 24);
+    pub const REMEMBERED_FOR: Duration = REMEMBERED_FOR;
 
     /// An inbox for what this source sends, in the database of this queue.
     pub fn builder(queue: Arc<Q>, source: impl Into<Arc<str>>) -> InboxBuilder<Q> {

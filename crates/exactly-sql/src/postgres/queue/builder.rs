@@ -105,6 +105,7 @@ impl PgQueueBuilder {
             rounds: Arc::new(Rounds::default()),
             prune_done: prune(exactly::queue::TaskState::Done),
             prune_dead: prune(exactly::queue::TaskState::Dead),
+            prune_marks: Arc::new(super::record::prune_marks(Arc::clone(&sessions), &place)),
             announcer: Arc::new(announcer),
             table: place.readable().into(),
             pool,

@@ -1,6 +1,7 @@
 //! Adding a task whose first attempt is behind it.
 
 use std::slice;
+use std::sync::Arc;
 
 use exactly::queue::{End, Enqueued, Task};
 use sqlx::{PgConnection, Row as _};
@@ -9,6 +10,9 @@ use super::PgQueue;
 use super::enqueue::{ROUNDS_MAX, forgotten, version_code};
 use super::sql::{NOW, uncounted};
 use crate::postgres::row::millis_code;
+use crate::postgres::schema::Place;
+use crate::postgres::session::Sessions;
+use crate::postgres::sweep::Sweeper;
 
 /// For how long a transaction that has recorded something may be silent. Who adds the same key waits for it, and would wait for
 /// ever if its process stands still.
@@ -91,10 +95,17 @@ impl PgQueue {
 /// Who raises the same waits here until the other transaction has ended, and is then judged by what that one has left.
 pub(super) fn raise_sql(marks: &str) -> String {
     format!(
-        "insert into {marks} as m (name, number) values ($1, $2)
-         on conflict (name) do update set number = excluded.number where m.number < excluded.number
+        "insert into {marks} as m (name, number, raised_at) values ($1, $2, {NOW})
+         on conflict (name) do update set number = excluded.number, raised_at = excluded.raised_at
+             where m.number < excluded.number
          returning true"
     )
+}
+
+/// Forgets marks that nobody has raised for a while.
+pub(super) fn prune_marks(sessions: Arc<Sessions>, place: &Place) -> Sweeper {
+    let expired = format!("raised_at <= {NOW} - $3 * interval '1 millisecond'");
+    Sweeper::of(sessions, &place.marks(), "name", &expired, "select count(*) from gone")
 }
 
 /// The fence is that of a first lease. How long the session may be silent is set only by who has added the task, and never

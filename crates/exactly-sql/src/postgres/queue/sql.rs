@@ -146,7 +146,7 @@ pub(super) fn prune(sessions: Arc<Sessions>, place: &Place, state: TaskState) ->
         ", history as (delete from {} a using gone g where a.task = g.id) select count(*) from gone",
         place.attempts()
     );
-    Sweeper::of(sessions, &place.quoted(), &expired, &then)
+    Sweeper::of(sessions, &place.quoted(), "id", &expired, &then)
 }
 
 /// Those of one call differ by a microsecond, so that they stay in the order in which they came. The first is due now, and the

@@ -68,6 +68,11 @@ pub(in crate::postgres) const PUBLISH: &str = include_str!("publish.sql");
 /// Since when a task was due is kept while it runs, so that it goes back to its place in its lane.
 pub(in crate::postgres) const READY: &str = "alter table {table} add column if not exists ready_at timestamptz;\n";
 
+/// Since when a number is the highest, so that it can be forgotten. Of those that were there nobody knows, so they count from
+/// the migration. The default is for processes of an older version that are still running.
+pub(in crate::postgres) const MARKS_DATED: &str =
+    "alter table {marks} add column if not exists raised_at timestamptz not null default now();\n";
+
 /// The highest number under each name.
 pub(in crate::postgres) const MARKS: &str = r#"create table if not exists {marks} (
     name text collate "C" primary key,

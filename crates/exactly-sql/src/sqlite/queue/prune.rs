@@ -11,24 +11,43 @@ use exactly::queue::TaskState;
 use super::SqliteQueue;
 use crate::sqlite::table::timestamp;
 
-/// How many tasks are deleted in one transaction, which is the longest that a caller waits for pruning.
-const TASKS_PER_TURN: u32 = 256;
+/// How many tasks or marks are deleted in one transaction, which is the longest that a caller waits for pruning.
+const ROWS_PER_TURN: u32 = 256;
+
+const PRUNE: &str = "prune tasks";
+const PRUNE_MARKS: &str = "prune marks";
 
 impl SqliteQueue {
     pub(super) async fn prune_older(&self, state: TaskState, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        const CONTEXT: &str = "prune tasks";
         // What is not over is never forgotten.
         if !matches!(state, TaskState::Done | TaskState::Dead) {
             return Ok(0);
         }
         let mut pruned = 0;
         while pruned < limit {
-            let most = TASKS_PER_TURN.min(limit - pruned);
-            let mut turn = self.begin(CONTEXT).await?;
-            let before = turn.now.as_millis().checked_sub(millis(age));
-            let before = Timestamp::from_millis(before.unwrap_or(0));
+            let most = ROWS_PER_TURN.min(limit - pruned);
+            let mut turn = self.begin(PRUNE).await?;
+            let before = long_before(turn.now, age);
             let deleted = self.prune_on(&mut turn.connection, state, before, most).await;
-            let deleted = self.end(turn, deleted, |deleted| *deleted > 0, CONTEXT).await?;
+            let deleted = self.end(turn, deleted, |deleted| *deleted > 0, PRUNE).await?;
+            pruned += deleted;
+            if deleted < most {
+                break;
+            }
+        }
+        Ok(pruned)
+    }
+
+    pub(super) async fn prune_old_marks(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        let mut pruned = 0;
+        while pruned < limit {
+            let most = ROWS_PER_TURN.min(limit - pruned);
+            let mut turn = self.begin(PRUNE_MARKS).await?;
+            let before = timestamp(long_before(turn.now, age));
+            let prune = sqlx::query(self.statements.prune_marks.clone());
+            let deleted = prune.bind(before).bind(most).execute(&mut *turn.connection).await;
+            let deleted = deleted.map(|deleted| count(deleted.rows_affected(), most));
+            let deleted = self.end(turn, deleted, |deleted| *deleted > 0, PRUNE_MARKS).await?;
             pruned += deleted;
             if deleted < most {
                 break;
@@ -51,6 +70,15 @@ impl SqliteQueue {
         };
         prune(&self.statements.prune_attempts).execute(&mut *connection).await?;
         let deleted = prune(&self.statements.prune).execute(connection).await?;
-        Ok(u32::try_from(deleted.rows_affected()).unwrap_or(most).min(most))
+        Ok(count(deleted.rows_affected(), most))
     }
+}
+
+/// Nothing is older than the clock.
+fn long_before(now: Timestamp, age: Duration) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub(millis(age)))
+}
+
+fn count(deleted: u64, most: u32) -> u32 {
+    u32::try_from(deleted).unwrap_or(most).min(most)
 }

@@ -46,6 +46,7 @@ pub(super) struct Statements {
     pub(super) lease: SqlStr,
     pub(super) prune_attempts: SqlStr,
     pub(super) prune: SqlStr,
+    pub(super) prune_marks: SqlStr,
     pub(super) set_paused: SqlStr,
     pub(super) set_cap: SqlStr,
     pub(super) unset_lane: SqlStr,
@@ -102,6 +103,7 @@ impl Statements {
             )),
             prune_attempts: sql(format!("delete from {attempts} where task in ({old})")),
             prune: sql(format!("delete from {tasks} where number in ({old})")),
+            prune_marks: sql(names.prune_marks()),
             set_paused: sql(format!(
                 "insert into {lanes} (lane, paused) values (?, ?) on conflict do update set paused = excluded.paused"
             )),
@@ -184,9 +186,16 @@ impl Names {
     fn raise(&self) -> String {
         let marks = &self.marks;
         format!(
-            "insert into {marks} as m (name, number) values (?, ?) \
-             on conflict (name) do update set number = excluded.number where m.number < excluded.number returning 1"
+            "insert into {marks} as m (name, number, raised_at) values (?, ?, ?) \
+             on conflict (name) do update set number = excluded.number, raised_at = excluded.raised_at \
+             where m.number < excluded.number returning 1"
         )
+    }
+
+    fn prune_marks(&self) -> String {
+        let marks = &self.marks;
+        let old = format!("select name from {marks} where raised_at <= ? order by raised_at limit ?");
+        format!("delete from {marks} where name in ({old})")
     }
 
     fn load(&self, only: &str) -> String {

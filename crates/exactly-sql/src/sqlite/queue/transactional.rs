@@ -72,7 +72,8 @@ impl TransactionalQueue for SqliteQueue {
     fn raise_in<'a>(&'a self, tx: &'a mut Self::Tx, name: &'a str, number: i64) -> Reply<'a, bool> {
         Box::pin(async move {
             tx.check(RAISE)?;
-            self.raise_on(tx, name, number).await.map_err(failed(RAISE))
+            let now = self.now_on(tx).await.map_err(failed(RAISE))?;
+            self.raise_on(tx, name, number, now).await.map_err(failed(RAISE))
         })
     }
 

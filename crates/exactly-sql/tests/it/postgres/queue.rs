@@ -46,9 +46,10 @@ impl QueueHarness for Yard {
         };
         let sql = format!(
             "begin; lock table {schema}.tasks in exclusive mode;
-             update {schema}.tasks set {}; update {schema}.tasks_attempts set {}; commit",
+             update {schema}.tasks set {}; update {schema}.tasks_attempts set {}; update {schema}.tasks_marks set {}; commit",
             moved(&["due_at", "ready_at", "enqueued_at", "started_at", "ended_at"]),
-            moved(&["started_at", "ended_at"])
+            moved(&["started_at", "ended_at"]),
+            moved(&["raised_at"])
         );
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.0.pool).await.unwrap();
     }
@@ -156,7 +157,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
         .migrate(false)
         .start()
         .await;
-    assert!(unmigrated.unwrap_err().to_string().contains("version 5"));
+    assert!(unmigrated.unwrap_err().to_string().contains("version 6"));
     let queue = yard.open().await;
     let back = Settlement::new(running.lease, End::Release);
     assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);
@@ -166,6 +167,30 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     let mut tx = queue.open().await.unwrap();
     assert!(queue.raise_in(&mut tx, "a", 1).await.unwrap());
     assert_eq!(queue.cards("", "", 1).await.unwrap(), []);
+}
+
+/// As the version made them that did not know when they were raised: nobody does, so they are as young as the migration.
+#[tokio::test]
+async fn marks_of_an_older_schema_count_from_the_migration() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let mut tx = queue.open().await.unwrap();
+    assert!(queue.raise_in(&mut tx, "a", 5).await.unwrap());
+    queue.commit(tx).await.unwrap();
+    let schema = &yard.0.schema;
+    let older = format!(
+        "alter table {schema}.tasks_marks drop column raised_at;
+         update {schema}.exactly_versions set version = 5 where table_name = 'tasks'"
+    );
+    sqlx::raw_sql(AssertSqlSafe(older)).execute(&yard.0.pool).await.unwrap();
+    let queue = yard.open().await;
+    let mut tx = queue.open().await.unwrap();
+    assert!(!queue.raise_in(&mut tx, "a", 5).await.unwrap());
+    queue.commit(tx).await.unwrap();
+    let day = Duration::from_hours(24);
+    assert_eq!(queue.prune_marks(day, 10).await.unwrap(), 0);
+    yard.elapse(day * 2).await;
+    assert_eq!(queue.prune_marks(day, 10).await.unwrap(), 1);
 }
 
 /// A notification costs every process a look, so there is none for what cannot be leased yet.

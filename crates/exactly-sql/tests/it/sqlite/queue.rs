@@ -300,7 +300,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     )
     .await;
     let unmigrated = shop.builder().migrate(false).start().await.unwrap_err();
-    assert!(unmigrated.to_string().contains("needs 3"), "{unmigrated}");
+    assert!(unmigrated.to_string().contains("needs 4"), "{unmigrated}");
     let queue = shop.queue().await;
     assert_eq!(queue.list(&TaskFilter::default(), page).await.unwrap(), before);
     assert_eq!(queue.attempts(held[1].lease.id).await.unwrap().len(), 1);
@@ -310,6 +310,33 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     assert_eq!(queue.cards("", "", 1).await.unwrap(), []);
     let mut tx = queue.open().await.unwrap();
     assert!(queue.raise_in(&mut tx, "a", 1).await.unwrap());
+}
+
+/// As the version made them that did not know when they were raised: nobody does, so they are as young as the migration.
+#[tokio::test]
+async fn marks_of_an_older_schema_count_from_the_migration() {
+    let shop = Shop::fresh().await;
+    let queue = shop.queue().await;
+    let mut tx = queue.open().await.unwrap();
+    assert!(queue.raise_in(&mut tx, "a", 5).await.unwrap());
+    queue.commit(tx).await.unwrap();
+    drop(queue);
+    let mut stranger = shop.0.stranger().await;
+    for older in [
+        "drop index exactly_marks_raised",
+        "alter table exactly_marks drop column raised_at",
+        "update exactly_versions set version = 3 where table_name = 'exactly_tasks'",
+    ] {
+        run(&mut stranger, older).await;
+    }
+    let queue = shop.queue().await;
+    let mut tx = queue.open().await.unwrap();
+    assert!(!queue.raise_in(&mut tx, "a", 5).await.unwrap());
+    queue.commit(tx).await.unwrap();
+    let day = Duration::from_hours(24);
+    assert_eq!(queue.prune_marks(day, 10).await.unwrap(), 0);
+    shop.elapse(day * 2).await;
+    assert_eq!(queue.prune_marks(day, 10).await.unwrap(), 1);
 }
 
 #[tokio::test]

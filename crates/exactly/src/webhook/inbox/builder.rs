@@ -91,7 +91,8 @@ impl<Q: TransactionalQueue> InboxBuilder<Q> {
     /// What an event is about and how new it is, if it says. One that is not newer than what was applied to the same is
     /// [stale](super::Receipt::Stale), and its handler does not run. Without this, events are applied as they come.
     ///
-    /// The highest number of every entity is kept for good, in a row of its own.
+    /// The highest number of every entity is kept in a row of its own, until nobody has raised it for
+    /// [so long](crate::sweep::Retention::marks) that no sender has anything older left to send.
     pub fn versions(mut self, order: impl Fn(&Received) -> Option<Version> + Send + Sync + 'static) -> Self {
         self.order = Some(Box::new(order));
         self

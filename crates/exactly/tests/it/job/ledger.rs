@@ -192,6 +192,10 @@ impl Queue for Ledger {
         self.inner.prune(state, age, limit)
     }
 
+    fn prune_marks(&self, age: Duration, limit: u32) -> Reply<'_, u32> {
+        self.inner.prune_marks(age, limit)
+    }
+
     fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
         self.inner.pause_lane(lane)
     }

@@ -87,6 +87,10 @@ impl Queue for Almanac {
         self.queue.prune(state, age, limit)
     }
 
+    fn prune_marks(&self, age: Duration, limit: u32) -> Reply<'_, u32> {
+        self.queue.prune_marks(age, limit)
+    }
+
     fn pause_lane<'a>(&'a self, lane: &'a Lane) -> Reply<'a, ()> {
         self.queue.pause_lane(lane)
     }

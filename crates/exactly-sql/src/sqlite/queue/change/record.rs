@@ -50,8 +50,10 @@ impl SqliteQueue {
         connection: &mut SqliteConnection,
         name: &str,
         number: i64,
+        now: Timestamp,
     ) -> Result<bool, sqlx::Error> {
-        let raised = sqlx::query(self.statements.raise.clone()).bind(name).bind(number);
+        let raised = sqlx::query(self.statements.raise.clone());
+        let raised = raised.bind(name).bind(number).bind(timestamp(now));
         Ok(raised.fetch_optional(connection).await?.is_some())
     }
 }
