@@ -3,6 +3,7 @@
 mod deliveries;
 mod exchange;
 mod flow;
+mod hostile;
 mod posting;
 mod watch;
 
@@ -24,7 +25,7 @@ use crate::versus::{Course, Pace};
 const ENDPOINTS: u64 = 20;
 
 /// What can be measured.
-const SCENARIOS: [(&str, &str); 5] = [
+const SCENARIOS: [(&str, &str); 6] = [
     ("drain", "queued deliveries, worked off as fast as they can be"),
     (
         "exchange",
@@ -33,6 +34,7 @@ const SCENARIOS: [(&str, &str); 5] = [
     ("latency", "how soon an event is delivered when nothing else happens"),
     ("isolation", "healthy endpoints beside one that never answers"),
     ("dead", "a million deliveries that wait for a dead endpoint"),
+    ("hostile", "resident size beside receivers that drip, never end and lie"),
 ];
 
 /// What to measure.
@@ -108,8 +110,9 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             "drain" => findings.push(drain(&server, options.deliveries / share, pace).await?),
             "exchange" => findings.extend(exchange::measure(&server, pace).await?),
             "latency" => findings.push(flow::latency(&server, share).await?),
-            "isolation" => findings.push(flow::isolation(&server, share).await?),
-            _ => findings.extend(flow::dead_endpoint(&server, share).await?),
+            "isolation" => findings.push(flow::isolation(&server, share, pace).await?),
+            "dead" => findings.extend(flow::dead_endpoint(&server, share).await?),
+            _ => findings.push(hostile::measure(&server, options.quick).await?),
         }
     }
     report::print(&facts, &findings);

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use exactly::queue::TransactionalQueue as _;
-use exactly::webhook::delivery::{Destinations, Sender};
-use exactly::webhook::{Dispatcher, Endpoint, EndpointId, Endpoints, Event, EventId, EventType, Outbox, Secret};
+use exactly::webhook::delivery::{Course, Destinations, Sender};
+use exactly::webhook::{
+    Dispatcher, Endpoint, EndpointId, Endpoints, Event, EventId, EventType, Outbox, Parking, Secret,
+};
 use exactly::worker::{Builder, Worker};
 use exactly_sql::PgQueue;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,8 @@ const PUBLISHED_AT_ONCE: u64 = 500;
 pub(super) const SOURCE: &str = "shop";
 /// What endpoints are called that get what is queued.
 pub(super) const DRAINED: &str = "drained";
+/// How long an exchange may take with endpoints that are out to make it long.
+const ENDURED: Duration = Duration::from_millis(300);
 /// How often the sink is asked how much has arrived.
 const ASKED_EVERY: Duration = Duration::from_millis(5);
 
@@ -47,6 +51,8 @@ pub(super) struct Settings {
     /// Where everything goes, or nothing if there are endpoints already.
     sink: Option<SocketAddr>,
     endpoints: u64,
+    /// Whether it goes on with endpoints that all fail, in little time.
+    endures: bool,
 }
 
 /// Works deliveries to so many endpoints of one sink off.
@@ -54,6 +60,7 @@ pub(super) fn draining(sink: SocketAddr, endpoints: u64) -> Contender {
     contender(Settings {
         sink: Some(sink),
         endpoints,
+        endures: false,
     })
 }
 
@@ -62,6 +69,16 @@ pub(super) fn serving() -> Contender {
     contender(Settings {
         sink: None,
         endpoints: 0,
+        endures: false,
+    })
+}
+
+/// The same, with a short deadline, two attempts soon after each other, and no endpoint parked.
+pub(super) fn enduring() -> Contender {
+    contender(Settings {
+        sink: None,
+        endpoints: 0,
+        endures: true,
     })
 }
 
@@ -81,9 +98,9 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
     let pool = pool.connect(&order.url).await?;
     let queue = Arc::new(PgQueue::builder(pool.clone()).start().await?);
     match (step, order.settings.sink) {
-        ("fill", Some(sink)) => fill(&queue, &pool, sink, order.settings.endpoints, order.jobs).await,
+        ("fill", Some(sink)) => fill(&queue, &pool, sink, order.settings, order.jobs).await,
         (_, Some(sink)) => {
-            let worker = dispatching(&queue)?.prefetch(PREFETCH);
+            let worker = dispatching(&queue, order.settings)?.prefetch(PREFETCH);
             said::work(async move {
                 let _running = worker.start()?;
                 let mut told = 0;
@@ -97,7 +114,7 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
             .await
         }
         (_, None) => {
-            let worker = dispatching(&queue)?;
+            let worker = dispatching(&queue, order.settings)?;
             said::work_silently(async move {
                 let _running = worker.start()?;
                 std::future::pending().await
@@ -107,22 +124,39 @@ pub(super) async fn run(step: &str, order: Order<Settings>) -> Result<()> {
     }
 }
 
-fn dispatching(queue: &Arc<PgQueue>) -> Result<Builder> {
-    let sender = Sender::builder().destinations(Destinations::default().allow_private());
-    let dispatcher = Dispatcher::new(Arc::clone(queue), sender.build()?);
+fn dispatching(queue: &Arc<PgQueue>, settings: Settings) -> Result<Builder> {
+    let mut sender = Sender::builder().destinations(Destinations::default().allow_private());
+    if settings.endures {
+        sender = sender.deadline(ENDURED);
+    }
+    let mut dispatcher = Dispatcher::new(Arc::clone(queue), sender.build()?);
+    if settings.endures {
+        let never = Parking {
+            failures: u32::MAX,
+            ..Parking::default()
+        };
+        let course = Course::new([Duration::ZERO, 2 * ENDURED])?;
+        dispatcher = dispatcher.with_parking(never).with_course(course);
+    }
     let worker = Worker::builder(Arc::<PgQueue>::clone(queue));
     Ok(dispatcher.register(worker).concurrency(CONCURRENCY))
 }
 
 /// Queues so many deliveries: events for endpoints that are paused until all of them are fanned out.
-async fn fill(queue: &Arc<PgQueue>, pool: &PgPool, sink: SocketAddr, endpoints: u64, deliveries: u64) -> Result<()> {
-    let ids = add_endpoints(queue, sink, DRAINED, endpoints).await?;
+async fn fill(
+    queue: &Arc<PgQueue>,
+    pool: &PgPool,
+    sink: SocketAddr,
+    settings: Settings,
+    deliveries: u64,
+) -> Result<()> {
+    let ids = add_endpoints(queue, sink, DRAINED, settings.endpoints).await?;
     let known = Endpoints::new(Arc::clone(queue));
     for id in &ids {
         known.pause(id).await?;
     }
-    publish(queue, DRAINED, deliveries / endpoints).await?;
-    let fanning_out = dispatching(queue)?.prefetch(PREFETCH).start()?;
+    publish(queue, DRAINED, deliveries / settings.endpoints).await?;
+    let fanning_out = dispatching(queue, settings)?.prefetch(PREFETCH).start()?;
     let left = "select count(*) from exactly.tasks where kind = 'exactly.event' and state <> 3";
     while sqlx::query_scalar::<_, i64>(left).fetch_one(pool).await? > 0 {
         sleep(Duration::from_millis(50)).await;

@@ -14,9 +14,9 @@ use super::watch::{Silent, Watch, dead};
 use crate::Result;
 use crate::database::Database;
 use crate::jobs::turn::Worker;
-use crate::machine::Pid;
+use crate::machine::{self, Pid};
 use crate::report::{Finding, Wanted};
-use crate::versus::Ratio;
+use crate::versus::{Pace, Ratio};
 
 const DATABASE: &str = "bench_flow";
 
@@ -151,8 +151,31 @@ pub(super) async fn latency(server: &Database, share: u64) -> Result<Finding> {
     })
 }
 
-/// Many healthy endpoints beside one that accepts and never answers.
-pub(super) async fn isolation(server: &Database, share: u64) -> Result<Finding> {
+/// Many healthy endpoints beside one that accepts and never answers, each round on a database of its own.
+pub(super) async fn isolation(server: &Database, share: u64, pace: Pace) -> Result<Finding> {
+    let (mut ratios, mut notes) = (Vec::new(), Vec::new());
+    for round in 1..=pace.rounds {
+        machine::calm(pace.patience).await?;
+        let [without, with] = beside_a_silent_one(server, share).await?;
+        notes.push(format!("round {round}, without: {}", told(&without)));
+        notes.push(format!("round {round}, with: {}", told(&with)));
+        ratios.push(at(&with, 99) / at(&without, 99));
+    }
+    Ok(Finding {
+        notes,
+        ..Finding::alone(
+            "isolation",
+            "99th percentile of deliveries to fifty healthy endpoints beside one that never answers and has 10 000 queued, \
+             against the same without it",
+            "×",
+            Ratio::of(ratios.into_iter()),
+            Wanted::AtMost(SLOWER_MAX),
+        )
+    })
+}
+
+/// How long deliveries to the healthy ones take without it and with it.
+async fn beside_a_silent_one(server: &Database, share: u64) -> Result<[Vec<f64>; 2]> {
     let silent = Silent::start().await?;
     let mut flow = Flow::start(server, "healthy", HEALTHY).await?;
     let events = EVENTS / share;
@@ -163,17 +186,7 @@ pub(super) async fn isolation(server: &Database, share: u64) -> Result<Finding> 
     flow.until_fanned_out(made + HANGING / share).await?;
     let with = flow.latencies("healthy", HEALTHY, events, || EVENT_EVERY).await?;
     flow.end(server).await?;
-    Ok(Finding {
-        notes: vec![format!("without: {}", told(&without)), format!("with: {}", told(&with))],
-        ..Finding::alone(
-            "isolation",
-            "99th percentile of deliveries to fifty healthy endpoints beside one that never answers and has 10 000 queued, \
-             against the same without it",
-            "×",
-            Ratio::once(at(&with, 99) / at(&without, 99)),
-            Wanted::AtMost(SLOWER_MAX),
-        )
-    })
+    Ok([without, with])
 }
 
 /// A million deliveries that wait for an endpoint that nobody answers at.
@@ -211,6 +224,13 @@ pub(super) async fn dead_endpoint(server: &Database, share: u64) -> Result<Vec<F
                 Wanted::AtMost(DELIVERED_P99_MS_MAX),
             )
         },
+        Finding::alone(
+            "dead beside",
+            "99th percentile of deliveries to another endpoint beside a million that wait for a dead one, against the same without them",
+            "×",
+            Ratio::once(at(&with, 99) / at(&without, 99)),
+            Wanted::AtMost(SLOWER_MAX),
+        ),
         Finding {
             notes: vec![format!(
                 "the dispatcher {own:.2} %, the database {theirs:.2} %, of one core in {elapsed:.0?}"
