@@ -63,7 +63,8 @@ pub use self::book::{Book, Entry};
 pub use self::failure::{Failure, FailureKind};
 pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView, Walk, Walked};
 pub use self::lease::{
-    Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUES_MAX_DEFAULT, Rescued, Settlement, Share, WorkerId,
+    Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUED_FOR_EVER, RESCUES_MAX_DEFAULT, Rescued, Settlement,
+    Share, WorkerId,
 };
 pub use self::memory::MemoryQueue;
 pub use self::registry::{Card, Registry, Revision};
@@ -108,7 +109,8 @@ pub trait Queue: Debug + Send + Sync + 'static {
     fn settle<'a>(&'a self, settlements: &'a [Settlement]) -> Reply<'a, Vec<Ruling>>;
 
     /// Takes at most `limit` tasks from leases that have ended: back to waiting, at their places in their lanes, or dead if
-    /// that has happened `rescues_max` times before. Says which, so that whoever is to be alerted is.
+    /// that has happened `rescues_max` times before and its kind is not one that is [rescued for ever](RESCUED_FOR_EVER). Says
+    /// which, so that whoever is to be alerted is.
     fn rescue(&self, rescues_max: u32, limit: u32) -> Reply<'_, Vec<Rescued>>;
 
     /// Dead or held → waiting, with its attempts to run anew and its history kept. An answer per id, in order: what the

@@ -174,6 +174,7 @@ macro_rules! __queue_promises {
             rescue {
                 a_task_is_rescued_after_its_lease
                 a_task_is_dead_after_its_rescues
+                what_is_promised_is_rescued_for_ever
                 no_rescues_leave_it_dead_at_once
                 rescues_are_not_failures
                 a_lost_attempt_is_noted

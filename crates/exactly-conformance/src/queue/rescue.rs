@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use exactly::queue::{End, FailureKind, Queue as _, Rescued, TaskState};
+use exactly::queue::{End, FailureKind, Queue as _, RESCUED_FOR_EVER, Rescued, Task, TaskState};
 
 use crate::QueueHarness;
 use crate::answers::answered;
@@ -48,6 +48,30 @@ pub async fn a_task_is_dead_after_its_rescues<H: QueueHarness>(harness: &H) {
     assert_eq!(view.failure.map(|failure| failure.kind), Some(FailureKind::Lost));
     assert!(view.ended_at.is_some() && view.due_at.is_none());
     assert_eq!(leased(&*queue, 10).await, []);
+}
+
+/// What the product itself has promised goes on, however many workers vanish with it.
+pub async fn what_is_promised_is_rescued_for_ever<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let promised = RESCUED_FOR_EVER.map(|kind| Task::new(kind, "a", "").expect("a task"));
+    let other = Task::new("exactly.delivery", "a", "").expect("a task");
+    added(&*queue, &[&promised[..], &[other.clone()]].concat()).await;
+    for rescues in 1..=4 {
+        let expected = if rescues <= 2 { 4 } else { 3 };
+        assert_eq!(leased(&*queue, 10).await.len(), expected, "{rescues}");
+        harness.elapse(LEASE_AND_A_BIT).await;
+        let rescued = answered(queue.rescue(1, PLENTY).await);
+        let waits = rescued.iter().filter(|rescued| rescued.waits).count();
+        assert_eq!(
+            (rescued.len(), waits),
+            (expected, expected.min(if rescues == 1 { 4 } else { 3 }))
+        );
+    }
+    for task in &promised {
+        let view = shown(&*queue, task.id()).await;
+        assert_eq!((view.state, view.rescues), (TaskState::Waiting, 4), "{}", task.kind());
+    }
+    assert_eq!(shown(&*queue, other.id()).await.state, TaskState::Dead);
 }
 
 /// With no rescues to spare, the first loss is the last.

@@ -16,6 +16,11 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// How often a task is taken from a worker that vanished before it counts as what makes workers vanish.
 pub const RESCUES_MAX_DEFAULT: u32 = 5;
 
+/// The kinds of tasks that go on for as long as it takes, however often they are rescued: those by which an event becomes
+/// deliveries, an endpoint's lane is mended and a replay goes on. Their handlers run nothing of anybody else's, so a lease that
+/// is lost says nothing about the task; and what would die with one of them was promised. For whoever makes a queue.
+pub const RESCUED_FOR_EVER: [&str; 3] = ["exactly.event", "exactly.mend", "exactly.replay"];
+
 /// One start of one process, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerId(Uuid);

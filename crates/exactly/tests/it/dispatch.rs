@@ -26,6 +26,12 @@ const SOON: Duration = Duration::from_secs(20);
 /// Long enough for something to happen that must not.
 const A_WHILE: Duration = Duration::from_millis(300);
 
+const NEVER_PARKED: Parking = Parking {
+    failures: 1000,
+    first: Duration::from_secs(1),
+    most: Duration::from_secs(1),
+};
+
 /// A queue with a worker that sends, and those who know its endpoints.
 struct Post {
     queue: Arc<MemoryQueue>,
@@ -36,10 +42,7 @@ struct Post {
 
 impl Post {
     fn start() -> Self {
-        Self::with_parking(Parking {
-            failures: 1000,
-            ..Parking::default()
-        })
+        Self::with_parking(NEVER_PARKED)
     }
 
     fn with_parking(parking: Parking) -> Self {
@@ -47,9 +50,15 @@ impl Post {
     }
 
     fn on(queue: MemoryQueue, parking: Parking) -> Self {
+        Self::on_course(queue, parking, course(Duration::from_millis(20)))
+    }
+
+    fn on_course(queue: MemoryQueue, parking: Parking, course: Course) -> Self {
         let queue = Arc::new(queue);
+        let worker = Worker::builder(Arc::<MemoryQueue>::clone(&queue));
+        let dispatcher = dispatcher(&queue, parking, Duration::from_secs(2)).with_course(course);
         Self {
-            running: Some(work(&queue, parking)),
+            running: Some(started(dispatcher, worker)),
             endpoints: Endpoints::new(Arc::clone(&queue)),
             outbox: Outbox::new(Arc::clone(&queue), "shop").unwrap(),
             queue,
@@ -122,18 +131,28 @@ fn work(queue: &Arc<MemoryQueue>, parking: Parking) -> Running {
 }
 
 fn work_by(queue: &Arc<MemoryQueue>, parking: Parking, worker: Builder, deadline: Duration) -> Running {
+    started(dispatcher(queue, parking, deadline), worker)
+}
+
+fn started(dispatcher: Dispatcher<MemoryQueue>, worker: Builder) -> Running {
+    let worker = dispatcher.register(worker).poll_every(Duration::from_millis(20));
+    worker.start().unwrap()
+}
+
+/// Ten attempts, as far apart as the real ones are in order, and near enough to wait for.
+fn course(apart: Duration) -> Course {
+    Course::new((0..10).map(|n| apart * n).collect::<Vec<_>>()).unwrap()
+}
+
+fn dispatcher(queue: &Arc<MemoryQueue>, parking: Parking, deadline: Duration) -> Dispatcher<MemoryQueue> {
     let sender = Sender::builder()
         .destinations(Destinations::default().allow_private())
         .deadline(deadline)
         .build()
         .unwrap();
-    // As far apart as the real ones are in order, and near enough to wait for.
-    let course = Course::new((0..10).map(|n| Duration::from_millis(n * 20)).collect::<Vec<_>>()).unwrap();
-    let dispatcher = Dispatcher::new(Arc::clone(queue), sender)
-        .with_course(course)
-        .with_parking(parking);
-    let worker = dispatcher.register(worker).poll_every(Duration::from_millis(20));
-    worker.start().unwrap()
+    Dispatcher::new(Arc::clone(queue), sender)
+        .with_course(course(Duration::from_millis(20)))
+        .with_parking(parking)
 }
 
 fn endpoint(name: &str, url: &str) -> Endpoint {

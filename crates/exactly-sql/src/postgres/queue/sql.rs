@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use exactly::queue::{FailureKind, TaskState};
+use exactly::queue::{FailureKind, RESCUED_FOR_EVER, TaskState};
 
 use super::record;
 use crate::postgres::schema::Place;
@@ -376,11 +376,12 @@ fn settle(table: &str, attempts: &str, told: &str) -> String {
 
 /// `$1` is how often a task is rescued before it dies, `$2` the most tasks, `$3` the failure's kind.
 fn rescue(table: &str, attempts: &str) -> String {
+    let for_ever = RESCUED_FOR_EVER.join("', '");
     format!(
         "with t as materialized (select {NOW} as now),
          lost as materialized (
              select c.id, c.fence, c.worker, c.started_at, c.rescues + 1 as rescues,
-                    case when c.rescues < $1 then 0 else 4 end as state
+                    case when c.rescues < $1 or c.kind in ('{for_ever}') then 0 else 4 end as state
              from {table} c, t
              where c.state = 1 and c.due_at <= t.now
              limit $2

@@ -13,7 +13,9 @@ use sqlx::{Row as _, SqliteConnection};
 
 use exactly::Fenced;
 use exactly::clock::Timestamp;
-use exactly::queue::{BATCH_MAX, End, Failure, Fence, Lease, Rescued, Settlement, TaskId, TaskState, WorkerId};
+use exactly::queue::{
+    BATCH_MAX, End, Failure, Fence, Lease, RESCUED_FOR_EVER, Rescued, Settlement, TaskId, TaskState, WorkerId,
+};
 
 use super::SqliteQueue;
 use super::table::{
@@ -136,10 +138,11 @@ impl SqliteQueue {
         let (mut rows, mut notes, mut rescued) = (Vec::new(), Vec::new(), Vec::new());
         for found in &lost {
             let mut row = Row::read(found)?;
-            notes.push(row.rescue(rescues_max, now));
+            let kind: &str = found.try_get(2)?;
+            notes.push(row.rescue(kind, rescues_max, now));
             rescued.push(Rescued {
                 id: stored_id(found, 1)?,
-                kind: found.try_get::<&str, _>(2)?.into(),
+                kind: kind.into(),
                 key: found.try_get::<&str, _>(3)?.into(),
                 waits: row.state == TaskState::Waiting,
             });
@@ -291,9 +294,9 @@ impl Row {
         }
     }
 
-    fn rescue(&mut self, rescues_max: u32, now: Timestamp) -> Note {
+    fn rescue(&mut self, kind: &str, rescues_max: u32, now: Timestamp) -> Note {
         self.rescues += 1;
-        let waits = self.rescues <= rescues_max;
+        let waits = self.rescues <= rescues_max || RESCUED_FOR_EVER.contains(&kind);
         let then = if waits { TaskState::Waiting } else { TaskState::Dead };
         let note = self.fail(&Failure::lost(self.rescues), then, now);
         if waits {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::Fenced;
 use crate::clock::Timestamp;
 use crate::queue::{
-    Ask, AttemptView, Card, End, Enqueued, Entry, Failure, Fence, Found, Lane, LaneView, Lanes, Lease, Leased, Rescued,
-    Settlement, Task, TaskFilter, TaskId, TaskState, TaskView, Walk,
+    Ask, AttemptView, Card, End, Enqueued, Entry, Failure, Fence, Found, Lane, LaneView, Lanes, Lease, Leased,
+    RESCUED_FOR_EVER, Rescued, Settlement, Task, TaskFilter, TaskId, TaskState, TaskView, Walk,
 };
 
 #[derive(Debug, Default)]
@@ -248,7 +248,7 @@ impl Tables {
         self.running.remove(&id);
         let view = &mut self.rows.get_mut(&id)?.view;
         view.rescues += 1;
-        let waits = view.rescues <= rescues_max;
+        let waits = view.rescues <= rescues_max || RESCUED_FOR_EVER.contains(&&*view.kind);
         let then = if waits { TaskState::Waiting } else { TaskState::Dead };
         let failure = Failure::lost(view.rescues);
         self.fail(id, &failure, then, now);

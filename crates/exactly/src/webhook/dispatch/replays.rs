@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::replay::{InvalidReplay, Replay, ReplayId, ReplayState, ReplayView, Tally};
-use crate::queue::{Enqueued, InspectQueue, Lane, Registry, Revision, Task};
+use crate::queue::{Enqueued, Found, InspectQueue, Lane, Registry, Revision, Task, TaskState};
 use crate::{StoreError, StoreErrorKind};
 
 /// The kind of the tasks that a replay is made of.
@@ -173,10 +173,19 @@ impl<Q: Registry + InspectQueue + ?Sized> Replays<Q> {
         .await
     }
 
-    /// Sees to it that there is a task for what is next.
+    /// Sees to it that there is a task for what is next, and that it is not dead: somebody has buried it, or an older release.
     pub(super) async fn go_on(&self, view: &ReplayView, after: Duration) -> Result<(), ReplayError> {
-        if view.state == ReplayState::Running {
-            let _ = self.0.enqueue(&[part(view, after)]).await?;
+        if view.state != ReplayState::Running {
+            return Ok(());
+        }
+        let enqueued = self.0.enqueue(&[part(view, after)]).await?;
+        if let Some(Enqueued::Found(Found {
+            id,
+            state: TaskState::Dead | TaskState::Held,
+            ..
+        })) = enqueued.first()
+        {
+            let _ = self.0.revive(&[*id]).await?;
         }
         Ok(())
     }

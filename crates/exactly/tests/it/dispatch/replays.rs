@@ -5,19 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::clock::{Clock as _, ManualClock, WallClock};
-use exactly::queue::{InspectQueue as _, MemoryQueue, Queue as _, Task, TaskState};
+use exactly::queue::{
+    Ask, End, Failure, FailureKind, InspectQueue as _, MemoryQueue, Queue as _, Settlement, Task, TaskState, WorkerId,
+};
 use exactly::webhook::{
     DELIVERY_KIND, DeliveryName, REPLAY_KIND, Replay, ReplayError, ReplayId, ReplayState, ReplayView, Replays, Which,
 };
 use tokio::time::{sleep, timeout};
 
-use super::{A_WHILE, Parking, Post, Receiver, SOON, id, work};
-
-const NEVER_PARKED: Parking = Parking {
-    failures: 1000,
-    first: Duration::from_secs(1),
-    most: Duration::from_secs(1),
-};
+use super::{A_WHILE, NEVER_PARKED, Post, Receiver, SOON, id, work};
 
 /// What makes one replay of another.
 type Change = fn(&mut Replay);
@@ -298,6 +294,23 @@ async fn a_part_that_is_done_twice_counts_once() {
     sleep(A_WHILE).await;
     assert_eq!(receiver.arrived().len(), 4);
     drop(post.running.take());
+}
+
+/// A replay whose next part has come to a bad end says that it runs. Whoever starts it again brings it to life.
+#[tokio::test]
+async fn starting_a_replay_again_revives_its_dead_part() {
+    let mut post = Post::start();
+    drop(post.running.take());
+    let all = replay("rp_1", Which::All);
+    assert_eq!(replays(&post).start(&all).await.unwrap().state, ReplayState::Running);
+    let leased = post.queue.lease(&Ask::new(WorkerId::random(), 10)).await.unwrap();
+    let part = leased.iter().find(|task| &*task.kind == REPLAY_KIND).unwrap();
+    let failure = Failure::new(FailureKind::Panicked, "it fell over");
+    let dead = Settlement::new(part.lease, End::Bury(failure));
+    let _ = post.queue.settle(&[dead]).await.unwrap();
+    assert_eq!(replays(&post).start(&all).await.unwrap().state, ReplayState::Running);
+    post.running = Some(work(&post.queue, NEVER_PARKED));
+    ends(&post, &all).await;
 }
 
 /// Whoever asks for what receivers may have forgotten is told so, before and after.
