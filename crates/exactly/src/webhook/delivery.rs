@@ -9,14 +9,15 @@
 //! ```no_run
 //! # async fn send() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use exactly::webhook::delivery::{Course, Parcel, Sender, Target, Verdict, verdict};
+//! use exactly::webhook::delivery::{Attempt, Course, Parcel, Sender, Target, Verdict, verdict};
 //!
 //! let sender = Sender::builder().build()?;
 //! let url: Target = "https://hooks.example/orders".parse()?;
 //! let exchange = sender
 //!     .send(Parcel { url: &url, headers: http::HeaderMap::new(), body: r#"{"eventId":"evt_1"}"#.into() })
 //!     .await;
-//! match verdict(&exchange, &Course::default(), 0, exchange.took) {
+//! let attempt = Attempt { ended: exchange.took, ..Attempt::default() };
+//! match verdict(&exchange, &Course::default(), &attempt) {
 //!     Verdict::Delivered => println!("it has it"),
 //!     Verdict::Retry { after, failure } => println!("again in {after:?}: {failure}"),
 //!     Verdict::Gone => println!("nobody is there any more"),
@@ -35,7 +36,7 @@ mod sender;
 mod target;
 mod verdict;
 
-pub use self::course::{Course, InvalidCourse};
+pub use self::course::{Attempt, Course, InvalidCourse};
 pub use self::destinations::{Destinations, Refused};
 pub use self::exchange::{Answer, Exchange, Fault, Trouble, TroubleKind};
 pub use self::headers::{CustomHeaders, InvalidHeader};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 /// The table of attempts, each so long after the event.
 ///
-/// Counted from the event and not from the attempt before, so that the window is the same however long attempts take, and a
-/// delivery that was held up goes on where the table stands by then.
+/// Counted from the event and not from the attempt before, so that the window is the same however long attempts take. A delivery
+/// that comes too late for an attempt makes it all the same, as long after the one before as the table has it, until it is back
+/// on the table or the window is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Course {
     offsets: Cow<'static, [Duration]>,
@@ -25,6 +26,10 @@ const OFFSETS: [Duration; 10] = [
     Duration::from_hours(12),
     Duration::from_hours(24),
 ];
+
+/// Times are kept in milliseconds, and a few of them are added up here: what is meant for the window's end can be that much
+/// before it.
+const ROUNDING: Duration = Duration::from_millis(5);
 
 impl Course {
     /// The most attempts.
@@ -72,27 +77,58 @@ impl Course {
         &self.offsets
     }
 
-    /// How far a delivery has come that was made so long ago. One that was held past the end, because its endpoint was paused or
-    /// nobody was there, has the attempts that it has left, as far apart as they would have been.
-    pub fn reached(&self, attempts_failed: u32, since_event: Duration) -> Duration {
-        if since_event < self.window() {
-            return since_event;
+    /// How long to wait before the next attempt, after one that failed; none, if it was the last.
+    ///
+    /// A `Retry-After` moves the attempt back, never forward, and takes none away while the window lasts. One that ends after
+    /// the window is waited for until the window's end, where the last attempt is made.
+    ///
+    /// What was held past the window's end, because its endpoint was paused or nobody was there, has the attempts that it has
+    /// left, as far apart as they would have been; each may be put off by a window more.
+    pub fn next(&self, attempt: &Attempt, retry_after: Option<Duration>) -> Option<Duration> {
+        let made = usize::try_from(attempt.failures).ok()?.checked_add(1)?;
+        let (offset, apart) = (*self.offsets.get(made)?, self.apart(made)?);
+        let (asked, window) = (retry_after.unwrap_or_default(), self.window());
+        if attempt.begun >= self.end() {
+            return self.was_held(attempt).then(|| apart.max(asked.min(window)));
         }
-        let place = usize::try_from(attempts_failed).unwrap_or(usize::MAX);
-        self.offsets.get(place).copied().unwrap_or(since_event)
+        let wait = match offset.checked_sub(attempt.ended) {
+            Some(wait) if !wait.is_zero() => wait,
+            _ => apart,
+        };
+        Some(wait.max(asked).min(window.saturating_sub(attempt.ended)))
     }
 
-    /// How long to wait before the next attempt, after so many have failed; none, if there is no other.
-    ///
-    /// A `Retry-After` moves the attempt back, never forward, and takes no attempt away. One that ends after the window leaves
-    /// no attempt that the endpoint would want.
-    pub fn next(&self, attempts_failed: u32, since_event: Duration, retry_after: Option<Duration>) -> Option<Duration> {
-        let used = usize::try_from(attempts_failed).ok()?;
-        let left = self.offsets.get(used..)?;
-        let due = left.iter().find(|offset| **offset > since_event)?;
-        let wait = due.saturating_sub(since_event).max(retry_after.unwrap_or_default());
-        (wait <= self.window().saturating_sub(since_event)).then_some(wait)
+    /// Whether an attempt after the window's end is none that was meant for it.
+    fn was_held(&self, attempt: &Attempt) -> bool {
+        let before = usize::try_from(attempt.failures).ok().and_then(|made| self.apart(made));
+        // The first one may come at any time: what was revived starts anew.
+        let Some(apart) = before else { return true };
+        // One that followed another after the end is that much later. What is nearer was put off until the end.
+        attempt.due < self.end() || attempt.due >= self.end().saturating_add(apart)
     }
+
+    /// How much later an attempt is than the one before it, which the first has not.
+    fn apart(&self, place: usize) -> Option<Duration> {
+        let before = *self.offsets.get(place.checked_sub(1)?)?;
+        Some(self.offsets.get(place)?.saturating_sub(before))
+    }
+
+    fn end(&self) -> Duration {
+        self.window().saturating_sub(ROUNDING)
+    }
+}
+
+/// An attempt that failed. All times are counted from the event, on the clock that judges when the next one is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// How many failed before it.
+    pub failures: u32,
+    /// When it was to be made.
+    pub due: Duration,
+    /// When it began, which is later if the delivery was held.
+    pub begun: Duration,
+    /// When it ended.
+    pub ended: Duration,
 }
 
 /// Ten attempts in a day: at once, and after 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 6 h, 12 h and 24 h.

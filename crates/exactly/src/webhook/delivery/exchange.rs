@@ -22,6 +22,13 @@ pub struct Exchange {
     pub took: Duration,
 }
 
+impl Exchange {
+    /// Whether the endpoint has what was sent.
+    pub fn is_delivered(&self) -> bool {
+        matches!(&self.answer, Ok(answer) if answer.status.is_success())
+    }
+}
+
 /// What an endpoint answered.
 ///
 /// Complete with its status and headers. The body is for people to read, and how it ends changes nothing: a receiver that has

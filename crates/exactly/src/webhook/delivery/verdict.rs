@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Answer, Course, Exchange, Fault, TroubleKind};
+use super::{Answer, Attempt, Course, Exchange, Fault, TroubleKind};
 use crate::queue::{Failure, FailureKind};
 
 /// What becomes of a delivery after an attempt.
@@ -30,20 +30,37 @@ pub enum Verdict {
 /// How much of an answer's body is told along with a failure, in bytes.
 const EXCERPT_BYTES_MAX: usize = 256;
 
-/// Judges an attempt that ended just now, with `failures` failed ones before it, `since_event` after the event.
+/// Judges an attempt.
 ///
 /// Only a status of 2xx means that the endpoint has the event. Whatever else happens is tried again until the course is over,
 /// refusals too: a 400 is as often a receiver's fault that is mended within the day as it is the event's.
-pub fn verdict(exchange: &Exchange, course: &Course, failures: u32, since_event: Duration) -> Verdict {
-    let (failure, retry_after) = match &exchange.answer {
-        Ok(answer) if answer.status.is_success() => return Verdict::Delivered,
+pub fn verdict(exchange: &Exchange, course: &Course, attempt: &Attempt) -> Verdict {
+    if exchange.is_delivered() {
+        return Verdict::Delivered;
+    }
+    let (mut failure, retry_after) = match &exchange.answer {
         Ok(answer) if answer.status == StatusCode::GONE => return Verdict::Gone,
         Ok(answer) => (refusal(answer), answer.retry_after),
         Err(fault) => (Failure::new(kind(fault), fault.to_string()), None),
     };
-    match course.next(failures.saturating_add(1), since_event, retry_after) {
-        Some(after) => Verdict::Retry { after, failure },
-        None => Verdict::Dead(last(failure, course, failures, since_event, retry_after)),
+    let window = course.window();
+    match (course.next(attempt, retry_after), retry_after) {
+        (Some(after), Some(asked)) if asked > after => {
+            let why = format!("it asked to wait for {asked:?}, and the last attempt is {window:?} after the event");
+            failure = because(&why, failure);
+            Verdict::Retry { after, failure }
+        }
+        (Some(after), _) => Verdict::Retry { after, failure },
+        (None, _)
+            if course.offsets().len()
+                > usize::try_from(attempt.failures)
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(1) =>
+        {
+            let why = format!("the last attempt is {window:?} after the event");
+            Verdict::Dead(because(&why, failure))
+        }
+        (None, _) => Verdict::Dead(because("no attempt is left", failure)),
     }
 }
 
@@ -68,22 +85,7 @@ fn refusal(answer: &Answer) -> Failure {
     Failure::new(FailureKind::Transient, message)
 }
 
-/// The same, with why there is no other attempt.
-fn last(
-    mut failure: Failure,
-    course: &Course,
-    failures: u32,
-    since_event: Duration,
-    retry_after: Option<Duration>,
-) -> Failure {
-    let would_go_on = course.next(failures.saturating_add(1), since_event, None).is_some();
-    let why = match retry_after.filter(|_| would_go_on) {
-        Some(asked) => format!(
-            "it asked to wait for {asked:?}, and the last attempt is {:?} after the event",
-            course.window()
-        ),
-        None => "no attempt is left".to_owned(),
-    };
-    failure.message = format!("{why}; {}", failure.message);
-    Failure::new(failure.kind, failure.message)
+/// The same, with why there is no other attempt, or why it is when it is.
+fn because(why: &str, failure: Failure) -> Failure {
+    Failure::new(failure.kind, format!("{why}; {}", failure.message))
 }

@@ -18,11 +18,10 @@ use super::roster::{Known, Roster};
 use super::{
     DELIVERY_KIND, DeliveryName, Endpoint, EndpointError, EndpointId, Endpoints, REPLAY_KIND, Replays, Standing,
 };
-use crate::clock::{Clock, WallClock};
 use crate::queue::{End, Failure, FailureKind, InspectQueue, Leased, Registry};
 use crate::spread::Spread;
 use crate::telemetry::WEBHOOK_DELIVERY_SUCCESS;
-use crate::webhook::delivery::{Answer, Course, Exchange, Sender, Verdict, verdict};
+use crate::webhook::delivery::{Answer, Attempt, Course, Exchange, Sender, Verdict, verdict};
 use crate::webhook::{EVENT_KIND, EventId};
 use crate::worker::{Builder, Handler, Ran, Run};
 
@@ -141,7 +140,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-impl<Q: Registry + ?Sized> Handler for Courier<Q> {
+impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let Some(DeliveryName { event, endpoint, .. }) = DeliveryName::of_key(&task.key) else {
@@ -155,7 +154,7 @@ impl<Q: Registry + ?Sized> Handler for Courier<Q> {
     }
 }
 
-impl<Q: Registry + ?Sized> Courier<Q> {
+impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     /// The endpoint, if it is to get this delivery at its turn; otherwise what becomes of the delivery.
     async fn cleared(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
         let endpoint = self.open(task, id).await?;
@@ -204,11 +203,11 @@ impl<Q: Registry + ?Sized> Courier<Q> {
     }
 
     async fn deliver(&self, task: &Leased, event: &EventId, endpoint: &Endpoint) -> Ran {
+        let began = Instant::now();
         let letter = match Letter::new(event, endpoint, task) {
             Ok(letter) => letter,
-            Err(why) => return self.unsendable(task, &why),
+            Err(why) => return self.unsendable(&self.attempt(task, began).await, &why),
         };
-        let began = Instant::now();
         let exchange = self.sender.send(letter.parcel(task)).await;
         self.concluded(task, (event, endpoint), &exchange, began).await
     }
@@ -233,24 +232,26 @@ impl<Q: Registry + ?Sized> Courier<Q> {
         exchange: &Exchange,
         began: Instant,
     ) -> Ran {
-        let verdict = verdict(exchange, &self.course, task.failures, self.since(task));
-        let result = if verdict == Verdict::Delivered {
-            "delivered"
+        let (attempt, result) = if exchange.is_delivered() {
+            (Attempt::default(), "delivered")
         } else {
-            "failed"
+            (self.attempt(task, began).await, "failed")
         };
         counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => result).increment(1);
-        let end = match verdict {
+        let (end, parked_for) = match verdict(exchange, &self.course, &attempt) {
             Verdict::Delivered => {
                 self.breaker.worked(&endpoint.id);
                 self.notes.worked(&endpoint.id).await;
                 return Ran::End(End::Done(told(exchange)));
             }
-            Verdict::Gone => return self.gone(task, endpoint).await,
-            Verdict::Retry { after, failure } => End::Retry { after, failure },
-            Verdict::Dead(failure) => End::Bury(failure),
+            // Nothing more is sent to it, so there is nothing to leave alone.
+            Verdict::Gone => (self.gone(&attempt, endpoint).await, None),
+            Verdict::Retry { after, failure } => {
+                let parked_for = self.park_if_due(&endpoint.id, began).await;
+                (End::Retry { after, failure }, parked_for)
+            }
+            Verdict::Dead(failure) => (End::Bury(failure), self.park_if_due(&endpoint.id, began).await),
         };
-        let parked_for = self.park_if_due(&endpoint.id, began).await;
         if let Some(failure) = end.failure() {
             let status = exchange.answer.as_ref().ok().map(|answer| answer.status.as_u16());
             let failed = (status, failure);
@@ -260,7 +261,7 @@ impl<Q: Registry + ?Sized> Courier<Q> {
     }
 
     /// The endpoint wants nothing any more. What it has not got waits until somebody decides, however long that takes.
-    async fn gone(&self, task: &Leased, endpoint: &Endpoint) -> Ran {
+    async fn gone(&self, attempt: &Attempt, endpoint: &Endpoint) -> End {
         const REASON: &str = "the endpoint answered 410 Gone";
         // Unless somebody has changed it since this was sent.
         let disable = |now: &mut Endpoint| {
@@ -273,31 +274,38 @@ impl<Q: Registry + ?Sized> Courier<Q> {
             Ok(now) if now.standing.is_active() => {}
             Ok(_) => tracing::error!(endpoint = %endpoint.id, "endpoint disabled: {REASON}"),
             Err(EndpointError::Gone(_)) => {}
-            Err(error) => return again(&format!("{REASON}, and could not be disabled: {error}")),
+            Err(error) => return soon(&format!("{REASON}, and could not be disabled: {error}")),
         }
-        Ran::End(End::Retry {
-            after: self.next(task).unwrap_or(SOON),
+        End::Retry {
+            after: self.course.next(attempt, None).unwrap_or(SOON),
             failure: Failure::new(FailureKind::Transient, REASON),
-        })
+        }
     }
 
     /// It could not even be sent. What is wrong can be mended at the endpoint, and then this is tried again.
-    fn unsendable(&self, task: &Leased, why: &str) -> Ran {
+    fn unsendable(&self, attempt: &Attempt, why: &str) -> Ran {
         let failure = Failure::new(FailureKind::Logic, why);
-        Ran::End(match self.next(task) {
+        Ran::End(match self.course.next(attempt, None) {
             Some(after) => End::Retry { after, failure },
             None => End::Bury(failure),
         })
     }
 
-    fn next(&self, task: &Leased) -> Option<Duration> {
-        self.course
-            .next(task.failures.saturating_add(1), self.since(task), None)
-    }
-
-    fn since(&self, task: &Leased) -> Duration {
-        let made = WallClock.now().since(task.enqueued_at);
-        self.course.reached(task.failures, made)
+    /// This attempt as the course sees it, by the clock that judges when the next one is due: this process's own may be hours
+    /// off. If it cannot be asked, nothing was held up as far as anybody knows.
+    async fn attempt(&self, task: &Leased, began: Instant) -> Attempt {
+        let took = began.elapsed();
+        let due = task.due_at.since(task.enqueued_at);
+        let ended = match self.queue.now().await {
+            Ok(now) => now.since(task.enqueued_at),
+            Err(_) => due.saturating_add(took),
+        };
+        Attempt {
+            failures: task.failures,
+            due,
+            begun: ended.saturating_sub(took),
+            ended,
+        }
     }
 
     /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others. Tells for
@@ -368,8 +376,12 @@ fn buried(kind: FailureKind, message: String) -> Ran {
 
 /// Our own database was in the way, and nothing was sent.
 fn again(message: &str) -> Ran {
-    Ran::End(End::Retry {
+    Ran::End(soon(message))
+}
+
+fn soon(message: &str) -> End {
+    End::Retry {
         after: SOON,
         failure: Failure::new(FailureKind::Transient, message),
-    })
+    }
 }

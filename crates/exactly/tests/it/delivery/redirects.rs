@@ -1,9 +1,7 @@
 //! Answers that point elsewhere.
 
-use std::time::Duration;
-
 use exactly::queue::FailureKind;
-use exactly::webhook::delivery::{Course, Verdict, verdict};
+use exactly::webhook::delivery::{Attempt, Course, Verdict, verdict};
 
 use super::hostile::Receiver;
 use super::{local, send};
@@ -26,7 +24,7 @@ async fn no_redirect_is_followed_whatever_it_points_to() {
             let exchange = send(&sender, &receiver.url()).await;
             assert_eq!(exchange.answer.as_ref().unwrap().status.as_u16(), status);
             assert_eq!(receiver.seen.posts(), 1, "{status} to {to}");
-            let Verdict::Retry { failure, .. } = verdict(&exchange, &Course::default(), 0, Duration::ZERO) else {
+            let Verdict::Retry { failure, .. } = verdict(&exchange, &Course::default(), &Attempt::default()) else {
                 panic!("{status} is no success")
             };
             assert_eq!(failure.kind, FailureKind::Transient);

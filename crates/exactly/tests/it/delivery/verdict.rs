@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use exactly::queue::{Failure, FailureKind};
-use exactly::webhook::delivery::{Answer, Course, Exchange, Fault, Trouble, TroubleKind, Verdict, verdict};
+use exactly::webhook::delivery::{Answer, Attempt, Course, Exchange, Fault, Trouble, TroubleKind, Verdict, verdict};
 use http::StatusCode;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,7 +19,13 @@ fn answer(status: u16) -> Answer {
 
 fn judged(answer: Result<Answer, Fault>, failures: u32, since_event: Duration) -> Verdict {
     let exchange = Exchange { answer, took: SECOND };
-    verdict(&exchange, &Course::default(), failures, since_event)
+    let attempt = Attempt {
+        failures,
+        due: since_event,
+        begun: since_event,
+        ended: since_event,
+    };
+    verdict(&exchange, &Course::default(), &attempt)
 }
 
 fn retried(answer: Result<Answer, Fault>) -> Failure {
@@ -126,9 +132,11 @@ fn a_wait_that_is_asked_for_is_kept() {
         panic!()
     };
     assert_eq!(after, 100 * SECOND);
-    let Verdict::Dead(failure) = judged(Ok(busy(90_000)), 0, SECOND) else {
+    // Until the last attempt, and that is told.
+    let Verdict::Retry { after, failure } = judged(Ok(busy(90_000)), 0, SECOND) else {
         panic!()
     };
+    assert_eq!(after, Duration::from_hours(24) - SECOND);
     assert!(
         failure.message.contains("wait for 90000s") && failure.message.contains("503"),
         "{failure}"
@@ -153,11 +161,14 @@ fn the_tenth_failure_is_the_last() {
         let judged = judged(Ok(answer(500)), failures, SECOND);
         assert_eq!(matches!(judged, Verdict::Dead(_)), is_last, "{failures}: {judged:?}");
     }
-    let Verdict::Dead(failure) = judged(Ok(answer(500)), 0, Duration::from_hours(24)) else {
-        panic!()
-    };
-    assert_eq!(
-        failure.message,
-        "no attempt is left; the endpoint answered 500 Internal Server Error"
-    );
+    for (failures, why) in [
+        (3, "the last attempt is 86400s after the event"),
+        (9, "no attempt is left"),
+    ] {
+        let Verdict::Dead(failure) = judged(Ok(answer(500)), failures, Duration::from_hours(24)) else {
+            panic!()
+        };
+        let said = "the endpoint answered 500 Internal Server Error";
+        assert_eq!(failure.message, format!("{why}; {said}"));
+    }
 }

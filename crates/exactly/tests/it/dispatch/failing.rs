@@ -1,13 +1,15 @@
 //! Endpoints that fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::clock::{Clock as _, WallClock};
-use exactly::queue::{FailureKind, InspectQueue as _, TaskState};
+use exactly::clock::{Clock as _, ManualClock, Timestamp, WallClock};
+use exactly::queue::{FailureKind, InspectQueue as _, MemoryQueue, TaskState};
+use exactly::webhook::delivery::Course;
 use exactly::webhook::{EndpointHealth, Parking, Standing};
 use tokio::time::sleep;
 
-use super::{A_WHILE, Post, Receiver, endpoint, id};
+use super::{A_WHILE, NEVER_PARKED, Post, Receiver, course, endpoint, id};
 
 /// The same event, byte for byte, with a signature of its own each time, and a row for each request.
 #[tokio::test]
@@ -31,17 +33,58 @@ async fn what_fails_is_sent_again_and_each_attempt_is_noted() {
 /// Ten attempts, and then somebody has to look.
 #[tokio::test]
 async fn what_always_fails_ends_dead_after_ten_attempts() {
-    let (post, receiver) = (Post::start(), Receiver::start().await);
+    // So far apart that a machine which is busy is not late for the last ones.
+    let course = course(Duration::from_millis(150));
+    let post = Post::on_course(MemoryQueue::new(), NEVER_PARKED, course);
+    let receiver = Receiver::start().await;
     post.add("a", &receiver).await;
     receiver.always(503);
     post.publish("evt_1", "a.b").await;
     let dead = post.becomes("evt_1", "a", TaskState::Dead).await;
-    let sent = receiver.arrived().len();
-    assert!((2..=10).contains(&sent), "{sent}");
-    assert_eq!(post.attempts("evt_1", "a").await.len(), sent);
-    assert_eq!(dead.failure.unwrap().kind, FailureKind::Transient);
+    assert_eq!(receiver.arrived().len(), 10);
+    assert_eq!(post.attempts("evt_1", "a").await.len(), 10);
+    let failure = dead.failure.unwrap();
+    assert_eq!(failure.kind, FailureKind::Transient);
+    assert!(failure.message.starts_with("no attempt is left"), "{failure}");
     sleep(A_WHILE).await;
-    assert_eq!(receiver.arrived().len(), sent);
+    assert_eq!(receiver.arrived().len(), 10);
+}
+
+/// By the clock of the queue, which is an hour behind that of this process: an endpoint that always asks for time gets it until
+/// the window ends, and nothing after that.
+#[tokio::test]
+async fn no_attempt_is_made_after_the_window_whatever_is_asked_for() {
+    let an_hour_ago = Timestamp::from_millis(WallClock.now().as_millis() - 3_600_000);
+    let clock = Arc::new(ManualClock::at(an_hour_ago));
+    let queue = MemoryQueue::with_clock(Arc::clone(&clock));
+    let post = Post::on_course(queue, NEVER_PARKED, Course::default());
+    let receiver = Receiver::start().await;
+    for (endpoint, seconds) in [("hours", 3600), ("half-days", 43_201)] {
+        receiver.always(503);
+        receiver.ask_for(seconds);
+        post.add(endpoint, &receiver).await;
+        let event = format!("evt_{endpoint}");
+        post.publish(&event, "a.b").await;
+        loop {
+            let view = post.delivery(&event, endpoint).await;
+            match (view.state, view.due_at) {
+                (TaskState::Dead, _) => break,
+                (TaskState::Waiting, Some(due)) if view.failures > 0 && due > clock.now() => clock.set(due),
+                _ => sleep(Duration::from_millis(5)).await,
+            }
+        }
+        let attempts = post.attempts(&event, endpoint).await;
+        let enqueued_at = post.delivery(&event, endpoint).await.enqueued_at;
+        let hours = attempts
+            .iter()
+            .map(|attempt| attempt.started_at.since(enqueued_at).as_secs() / 3600);
+        let expected: &[u64] = match endpoint {
+            "hours" => &[0, 1, 2, 3, 4, 5, 6, 11, 12, 24],
+            _ => &[0, 12, 24],
+        };
+        assert_eq!(hours.collect::<Vec<_>>(), expected, "{endpoint}");
+        post.endpoints.remove(&id(endpoint)).await.unwrap();
+    }
 }
 
 /// An endpoint that says that it is gone gets nothing more, and nothing that it has not got is lost.
@@ -63,6 +106,17 @@ async fn an_endpoint_that_is_gone_is_disabled_and_keeps_what_waits() {
     };
     let reason = tokio::time::timeout(super::SOON, disabled).await.unwrap();
     assert!(reason.contains("410"), "{reason}");
+    let noted = async {
+        loop {
+            let health = post.endpoints.health(&id("a")).await.unwrap();
+            if let [failure] = &health.last_failures[..] {
+                break (failure.event.to_string(), failure.status);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let noted = tokio::time::timeout(super::SOON, noted).await.unwrap();
+    assert_eq!(noted, ("evt_1".to_owned(), Some(410)));
     post.publish("evt_2", "a.b").await;
     post.delivery("evt_2", "a").await;
     sleep(A_WHILE).await;

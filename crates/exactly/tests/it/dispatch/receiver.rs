@@ -7,7 +7,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -28,6 +29,7 @@ struct Desk {
     /// What to answer to the next ones; 200 when there is nothing in it.
     answers: Vec<StatusCode>,
     always: Option<StatusCode>,
+    retry_after: Option<HeaderValue>,
     /// Nobody is answered while there is one.
     held: Option<Arc<Semaphore>>,
 }
@@ -66,6 +68,11 @@ impl Receiver {
         self.desk.lock().unwrap().always = Some(StatusCode::from_u16(answer).unwrap());
     }
 
+    /// Asks to be left alone for so many seconds, with every answer.
+    pub(super) fn ask_for(&self, seconds: u16) {
+        self.desk.lock().unwrap().retry_after = Some(seconds.into());
+    }
+
     /// Answers nobody.
     pub(super) fn hold(&self) {
         self.desk.lock().unwrap().held = Some(Arc::new(Semaphore::new(0)));
@@ -99,15 +106,19 @@ impl Drop for Receiver {
     }
 }
 
-async fn receive(State(desk): State<Arc<Mutex<Desk>>>, headers: HeaderMap, body: Bytes) -> (StatusCode, &'static str) {
-    let (answer, held) = {
+type Said = (StatusCode, HeaderMap, &'static str);
+
+async fn receive(State(desk): State<Arc<Mutex<Desk>>>, headers: HeaderMap, body: Bytes) -> Said {
+    let (answer, asked, held) = {
         let mut desk = desk.lock().unwrap();
         desk.arrived.push(Arrived { headers, body });
         let next = (!desk.answers.is_empty()).then(|| desk.answers.remove(0));
-        (next.or(desk.always).unwrap_or(StatusCode::OK), desk.held.clone())
+        let answer = next.or(desk.always).unwrap_or(StatusCode::OK);
+        (answer, desk.retry_after.clone(), desk.held.clone())
     };
     if let Some(held) = held {
         let _ = held.acquire().await.unwrap();
     }
-    (answer, "received and noted")
+    let asked = asked.map(|asked| (RETRY_AFTER, asked));
+    (answer, asked.into_iter().collect(), "received and noted")
 }
