@@ -47,20 +47,21 @@ pub fn verdict(exchange: &Exchange, course: &Course, attempt: &Attempt) -> Verdi
     match (course.next(attempt, retry_after), retry_after) {
         (Some(after), Some(asked)) if asked > after => {
             let why = format!("it asked to wait for {asked:?}, and the last attempt is {window:?} after the event");
-            failure = because(&why, failure);
+            failure = because(&why, &failure);
             Verdict::Retry { after, failure }
         }
         (Some(after), _) => Verdict::Retry { after, failure },
-        (None, _)
-            if course.offsets().len()
-                > usize::try_from(attempt.failures)
-                    .unwrap_or(usize::MAX)
-                    .saturating_add(1) =>
-        {
-            let why = format!("the last attempt is {window:?} after the event");
-            Verdict::Dead(because(&why, failure))
+        (None, _) => {
+            let failed = usize::try_from(attempt.failures)
+                .unwrap_or(usize::MAX)
+                .saturating_add(1);
+            let why = if failed < course.offsets().len() {
+                format!("the last attempt is {window:?} after the event")
+            } else {
+                "no attempt is left".to_owned()
+            };
+            Verdict::Dead(because(&why, &failure))
         }
-        (None, _) => Verdict::Dead(because("no attempt is left", failure)),
     }
 }
 
@@ -86,6 +87,6 @@ fn refusal(answer: &Answer) -> Failure {
 }
 
 /// The same, with why there is no other attempt, or why it is when it is.
-fn because(why: &str, failure: Failure) -> Failure {
+fn because(why: &str, failure: &Failure) -> Failure {
     Failure::new(failure.kind, format!("{why}; {}", failure.message))
 }
