@@ -1,7 +1,11 @@
 //! Events that go out, from real databases.
 
+#[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
+mod attempts;
 #[cfg(feature = "postgres")]
 mod function;
+#[cfg(feature = "postgres")]
+mod notified;
 #[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
 mod through;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use exactly::webhook::delivery::{Fault, TroubleKind};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -24,13 +25,18 @@ struct Stranger {
 
 impl Stranger {
     async fn start(name: &str) -> Self {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        Self::with(&CertificateParams::new([name.to_owned()]).unwrap()).await
+    }
+
+    async fn with(certificate: &CertificateParams) -> Self {
+        let own = KeyPair::generate().unwrap();
+        let certificate = certificate.self_signed(&own).unwrap();
+        let key = PrivateKeyDer::try_from(own.serialize_der()).unwrap();
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
+            .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         // It would rather speak HTTP/2, and is not asked to.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -60,7 +66,7 @@ impl Stranger {
         });
         Self {
             address,
-            certificate: made.cert.pem(),
+            certificate: certificate.pem(),
             requests,
             server,
         }
@@ -108,6 +114,26 @@ async fn only_whoever_the_certificate_is_for_gets_the_event() {
     let answer = send(&trusting, &stranger.url("hooks.example")).await.answer.unwrap();
     assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, &b"over TLS"[..]));
     assert_eq!(stranger.requests(), 1);
+}
+
+/// The same receiver under the same name, which is trusted while its certificate lasts.
+#[tokio::test]
+async fn whose_certificate_has_expired_gets_nothing() {
+    for (until, is_over) in [(2021, true), (4000, false)] {
+        let mut certificate = CertificateParams::new(["hooks.example".to_owned()]).unwrap();
+        certificate.not_before = date_time_ymd(2020, 1, 1);
+        certificate.not_after = date_time_ymd(until, 1, 1);
+        let stranger = Stranger::with(&certificate).await;
+        let sender = local().lookup(standing_for(&["127.0.0.1"]));
+        let sender = sender.authorities(stranger.certificate.as_bytes()).unwrap().build();
+        let exchange = send(&sender.unwrap(), &stranger.url("hooks.example")).await;
+        match exchange.answer {
+            Err(Fault::NotSent(trouble)) if is_over => assert!(trouble.message.contains("xpired"), "{trouble:?}"),
+            Ok(answer) if !is_over => assert_eq!(answer.status.as_u16(), 200),
+            other => panic!("{until}: {other:?}"),
+        }
+        assert_eq!(stranger.requests(), usize::from(!is_over));
+    }
 }
 
 #[tokio::test]

@@ -67,3 +67,22 @@ async fn an_endpoint_that_never_answers_holds_its_share_and_nobody_up() {
     hanging.let_go();
     hanging.has(300).await;
 }
+
+/// No more requests are in flight than an endpoint may have at once, whoever has room for more.
+#[tokio::test]
+async fn an_endpoint_has_no_more_requests_at_once_than_it_may() {
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    receiver.hold();
+    let mut two = endpoint("two", &receiver.url());
+    two.concurrency = 2;
+    post.endpoints.add(&two).await.unwrap();
+    for n in 0..10 {
+        post.publish(&format!("evt_{n}"), "a.b").await;
+    }
+    post.delivery("evt_9", "two").await;
+    receiver.has(2).await;
+    sleep(A_WHILE).await;
+    assert_eq!(receiver.arrived().len(), 2);
+    receiver.let_go();
+    receiver.has(10).await;
+}

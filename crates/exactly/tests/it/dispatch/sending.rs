@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{A_WHILE, Post, Receiver, endpoint, event};
+use crate::counts::Counts;
 
 /// Every endpoint that wants an event gets it once, signed by its own secret, in the envelope of the contract.
 #[tokio::test]
@@ -101,4 +102,22 @@ async fn both_secrets_sign_while_one_replaces_the_other() {
         assert_eq!(genuine, valid);
     }
     assert_eq!(after.headers["x-tenant"], "7");
+}
+
+/// What the share of attempts that succeed is computed from.
+#[tokio::test]
+async fn every_attempt_is_counted_by_how_it_ended() {
+    let counts = Counts::default();
+    let _here = metrics::set_default_local_recorder(&counts);
+    let (post, receiver) = (Post::start(), Receiver::start().await);
+    post.add("a", &receiver).await;
+    receiver.answer([500, 404]);
+    for event in ["evt_1", "evt_2", "evt_3"] {
+        post.publish(event, "a.b").await;
+    }
+    for event in ["evt_1", "evt_2", "evt_3"] {
+        post.becomes(event, "a", TaskState::Done).await;
+    }
+    assert_eq!(counts.of("webhook_delivery_success result=delivered"), 3);
+    assert_eq!(counts.of("webhook_delivery_success result=failed"), 2);
 }
