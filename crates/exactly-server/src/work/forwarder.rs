@@ -10,7 +10,7 @@ use exactly::StoreError;
 use exactly::clock::{Clock as _, WallClock};
 use exactly::queue::{End, Failure, FailureKind, Leased, TaskState};
 use exactly::webhook::delivery::{
-    Answer, Course, Destinations, Exchange, InvalidSender, Parcel, Sender, Verdict, verdict,
+    Answer, Attempt, Course, Destinations, Exchange, InvalidSender, Parcel, Sender, Verdict, verdict,
 };
 use exactly::webhook::{EventId, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign};
 use exactly::worker::{Handler, Ran, Run};
@@ -71,11 +71,15 @@ impl Forwarder {
         let Some(source) = self.inbox.sources.get(name) else {
             // Another server may know it, and this one may be told of it.
             let why = format!("[inbox.{name}] is not in the settings of this server");
-            return self.again(task, Failure::new(FailureKind::UnknownKind, why), None);
+            let attempt = self.attempt(task, Duration::ZERO).await;
+            return self.again(&attempt, Failure::new(FailureKind::UnknownKind, why), None);
         };
         let headers = match headers(task, id, source, &letter) {
             Ok(headers) => headers,
-            Err(why) => return self.again(task, Failure::new(FailureKind::Logic, why), None),
+            Err(why) => {
+                let attempt = self.attempt(task, Duration::ZERO).await;
+                return self.again(&attempt, Failure::new(FailureKind::Logic, why), None);
+            }
         };
         let parcel = Parcel {
             url: &source.forward,
@@ -83,34 +87,37 @@ impl Forwarder {
             body: letter.body.into(),
         };
         let exchange = self.sender.send(parcel).await;
-        self.judged(task, &exchange)
+        self.judged(task, &exchange).await
     }
 
-    fn judged(&self, task: &Leased, exchange: &Exchange) -> End {
-        match verdict(exchange, &self.course, task.failures, self.since(task)) {
+    async fn judged(&self, task: &Leased, exchange: &Exchange) -> End {
+        let attempt = if exchange.is_delivered() {
+            Attempt::default()
+        } else {
+            self.attempt(task, exchange.took).await
+        };
+        match verdict(exchange, &self.course, &attempt) {
             Verdict::Delivered => End::Done(told(exchange).into()),
             Verdict::Retry { after, failure } => End::Retry { after, failure },
             // There is no endpoint to disable, and who wrote its address into the settings did not mean to lose anything.
             Verdict::Gone => {
                 let asked = exchange.answer.as_ref().ok().and_then(|answer| answer.retry_after);
                 let failure = Failure::new(FailureKind::Transient, "the service answered 410 Gone");
-                self.again(task, failure, asked)
+                self.again(&attempt, failure, asked)
             }
             Verdict::Dead(failure) => End::Bury(failure),
         }
     }
 
-    fn again(&self, task: &Leased, failure: Failure, asked: Option<Duration>) -> End {
-        let failures = task.failures.saturating_add(1);
-        match self.course.next(failures, self.since(task), asked) {
+    fn again(&self, attempt: &Attempt, failure: Failure, asked: Option<Duration>) -> End {
+        match self.course.next(attempt, asked) {
             Some(after) => End::Retry { after, failure },
             None => End::Bury(failure),
         }
     }
 
-    fn since(&self, task: &Leased) -> Duration {
-        let made = WallClock.now().since(task.enqueued_at);
-        self.course.reached(task.failures, made)
+    async fn attempt(&self, task: &Leased, took: Duration) -> Attempt {
+        Attempt::ended(task, self.queue.now().await.ok(), took)
     }
 
     /// Whether somebody has looked at it and let it go.

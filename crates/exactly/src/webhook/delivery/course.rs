@@ -4,6 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use crate::clock::Timestamp;
+use crate::queue::Leased;
+
 /// The table of attempts, each so long after the event.
 ///
 /// Counted from the event and not from the attempt before, so that the window is the same however long attempts take. A delivery
@@ -129,6 +132,21 @@ pub struct Attempt {
     pub begun: Duration,
     /// When it ended.
     pub ended: Duration,
+}
+
+impl Attempt {
+    /// The attempt at this task that took so long and ended `now`, by the clock that judges when the next one is due: a process's
+    /// own may be hours off. If that one could not be asked, nothing was held up as far as anybody knows.
+    pub fn ended(task: &Leased, now: Option<Timestamp>, took: Duration) -> Self {
+        let due = task.due_at.since(task.enqueued_at);
+        let ended = now.map_or(due.saturating_add(took), |now| now.since(task.enqueued_at));
+        Self {
+            failures: task.failures,
+            due,
+            begun: ended.saturating_sub(took),
+            ended,
+        }
+    }
 }
 
 /// Ten attempts in a day: at once, and after 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 6 h, 12 h and 24 h.

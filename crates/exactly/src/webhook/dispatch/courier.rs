@@ -291,21 +291,9 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         })
     }
 
-    /// This attempt as the course sees it, by the clock that judges when the next one is due: this process's own may be hours
-    /// off. If it cannot be asked, nothing was held up as far as anybody knows.
     async fn attempt(&self, task: &Leased, began: Instant) -> Attempt {
         let took = began.elapsed();
-        let due = task.due_at.since(task.enqueued_at);
-        let ended = match self.queue.now().await {
-            Ok(now) => now.since(task.enqueued_at),
-            Err(_) => due.saturating_add(took),
-        };
-        Attempt {
-            failures: task.failures,
-            due,
-            begun: ended.saturating_sub(took),
-            ended,
-        }
+        Attempt::ended(task, self.queue.now().await.ok(), took)
     }
 
     /// Leaves an endpoint alone that fails all the time: its deliveries wait in their lane, and take no place of others. Tells for
