@@ -100,6 +100,7 @@ impl Work {
             .schedule(&scheduler)
             .otherwise(runner)
             .concurrency(jobs.concurrency)
+            .lane_concurrency(jobs.lane_concurrency())
             .prefetch(jobs.prefetch)
             .lease(jobs.lease)
             .sweep_every(SWEEP_EVERY.min(jobs.lease))

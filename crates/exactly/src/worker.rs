@@ -53,6 +53,7 @@ mod log;
 mod round;
 mod settler;
 mod shift;
+mod suspects;
 
 use std::fmt;
 use std::panic::resume_unwind;

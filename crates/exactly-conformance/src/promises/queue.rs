@@ -83,6 +83,7 @@ macro_rules! __queue_promises {
                 a_cap_holds_up_no_other_lane
                 a_full_lane_takes_no_turn
                 a_worker_takes_no_more_of_a_capped_lane_than_its_share
+                a_worker_takes_no_more_of_any_lane_than_its_share
                 a_cap_can_be_changed
                 a_rescue_makes_room
                 a_cap_holds_under_concurrency
@@ -179,6 +180,7 @@ macro_rules! __queue_promises {
                 rescues_are_not_failures
                 a_lost_attempt_is_noted
                 a_rescue_honours_its_limit
+                what_was_rescued_often_can_be_left_out
                 a_rescue_spares_everything_else
                 two_rescuers_rescue_each_task_once
                 settling_and_rescuing_exclude_each_other

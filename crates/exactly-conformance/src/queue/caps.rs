@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use exactly::queue::{End, Leased, Queue as _, Share, Task};
+use exactly::queue::{End, Lanes, Leased, Queue as _, Share, Task};
 use futures_util::future::join_all;
 use tokio::sync::{Barrier, Mutex};
 use tokio::time::timeout;
@@ -65,7 +65,12 @@ pub async fn a_worker_takes_no_more_of_a_capped_lane_than_its_share<H: QueueHarn
     }
     let ask = |most, held: &[(&str, u32)]| {
         let held = held.iter().map(|(name, count)| (lane(name), *count)).collect();
-        ask(most).sharing(Some(Share { most: 4, held }))
+        let (most_of_any, capped) = (1000, Some(4));
+        ask(most).sharing(Some(Share {
+            most: most_of_any,
+            capped,
+            held,
+        }))
     };
     let first = answered(queue.lease(&ask(100, &[("a", 1), ("b", 4)])).await);
     let of = |leased: &[Leased], name| leased.iter().filter(|task| task.lane == lane(name)).count();
@@ -85,6 +90,41 @@ pub async fn a_worker_takes_no_more_of_a_capped_lane_than_its_share<H: QueueHarn
         assert_eq!(of(&leased(&*queue, 1).await, "c"), 1);
     }
     assert_eq!(leased(&*queue, 1).await, []);
+}
+
+/// Of a lane without a cap a worker has no more than its share either; one that has it takes no turn of another, and another worker
+/// has a share of its own.
+pub async fn a_worker_takes_no_more_of_any_lane_than_its_share<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for name in ["a", "b", "c", "capped"] {
+        added(&*queue, &tasks(name, 30)).await;
+    }
+    answered(queue.cap_lane(&lane("capped"), Some(20)).await);
+    let ask = |most, held: &[(&str, u32)]| {
+        let held = held.iter().map(|(name, count)| (lane(name), *count)).collect();
+        let capped = None;
+        ask(most).sharing(Some(Share { most: 9, capped, held }))
+    };
+    let of = |leased: &[Leased], name| leased.iter().filter(|task| task.lane == lane(name)).count();
+    let names = ["a", "b", "c", "capped"];
+    // What lanes may not take goes to others, each up to its share, whether or not it has a cap.
+    let first = answered(queue.lease(&ask(100, &[("a", 2), ("b", 9)])).await);
+    assert_eq!(names.map(|name| of(&first, name)), [7, 0, 9, 9]);
+    let some = answered(queue.lease(&ask(10, &[("a", 7), ("c", 10), ("capped", 9)])).await);
+    assert_eq!(names.map(|name| of(&some, name)), [2, 8, 0, 0]);
+    for _ in 0..4 {
+        let next = answered(queue.lease(&ask(1, &[("a", 9), ("b", 9), ("capped", 9)])).await);
+        assert_eq!((next.len(), of(&next, "c")), (1, 1));
+    }
+    let other = answered(harness.open().await.lease(&ask(100, &[])).await);
+    assert_eq!(names.map(|name| of(&other, name)), [9, 9, 9, 9]);
+    // The same where lanes are named.
+    let only = |held| ask(100, held).from_lanes(Lanes::Only(vec![lane("a"), lane("b")]));
+    let named = answered(queue.lease(&only(&[("a", 9), ("b", 8)])).await);
+    assert_eq!(names.map(|name| of(&named, name)), [0, 1, 0, 0]);
+    // Without a share there is no limit.
+    let rest = leased(&*queue, 1000).await;
+    assert_eq!(names.map(|name| of(&rest, name)), [12, 12, 8, 2]);
 }
 
 /// A cap can be raised, lifted and lowered; what runs is not stopped.

@@ -8,7 +8,8 @@ use crate::QueueHarness;
 use crate::answers::answered;
 use crate::request::{LEASE, LEASE_AND_A_BIT};
 use crate::work::{
-    PLENTY, RESCUES_MAX, added, ask, history, leased, must_apply, retry, running, shown, task, tasks, the_one,
+    PLENTY, RESCUES_MAX, added, ask, history, keys, lane, leased, must_apply, retry, running, shown, task, tasks,
+    the_one,
 };
 
 /// Nothing is taken from a worker whose lease goes on; once it has ended, the task waits again.
@@ -149,6 +150,32 @@ pub async fn a_rescue_spares_everything_else<H: QueueHarness>(harness: &H) {
     for (id, before) in others.iter().zip(before) {
         assert_eq!(shown(&*queue, *id).await, before);
     }
+}
+
+/// Whoever asks for what was rescued less gets what comes behind the rest, but not in a lane that has a cap: there the order counts.
+pub async fn what_was_rescued_often_can_be_left_out<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    let (free, capped) = (tasks("free", 14), tasks("capped", 2));
+    answered(queue.cap_lane(&lane("capped"), Some(1)).await);
+    added(&*queue, &free[..12]).await;
+    added(&*queue, &capped[..1]).await;
+    for _ in 0..2 {
+        assert_eq!(leased(&*queue, 20).await.len(), 13);
+        harness.elapse(LEASE_AND_A_BIT).await;
+        assert_eq!(answered(queue.rescue(RESCUES_MAX, PLENTY).await).len(), 13);
+    }
+    added(&*queue, &free[12..]).await;
+    added(&*queue, &capped[1..]).await;
+    let below = |rescues| ask(4).rescued_below(Some(rescues));
+    let fresh = answered(queue.lease(&below(2)).await);
+    assert_eq!(keys(&fresh), ["free-00012", "free-00013"]);
+    assert_eq!(answered(queue.lease(&below(2)).await), []);
+    let others = answered(queue.lease(&below(3)).await);
+    assert!(
+        others.len() == 4 && others.iter().all(|task| task.rescues == 2),
+        "{others:?}"
+    );
+    assert!(others.iter().any(|task| &*task.key == "capped-00000"), "{others:?}");
 }
 
 /// Rescuers that work at once rescue each task once.

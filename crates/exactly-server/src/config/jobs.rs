@@ -43,7 +43,8 @@ impl Default for Jobs {
     fn default() -> Self {
         Self {
             enabled: true,
-            concurrency: 64,
+            // They wait for the answers of others, and little else.
+            concurrency: 256,
             // A request may take minutes, and what is leased ahead is nobody else's.
             prefetch: 16,
             lease: LEASE_DEFAULT,
@@ -69,6 +70,11 @@ impl FromStr for Wait {
 }
 
 impl Jobs {
+    /// How many of one lane run at once, so that it takes four lanes that hang before others wait.
+    pub(crate) fn lane_concurrency(&self) -> usize {
+        (self.concurrency / 4).max(1)
+    }
+
     pub(super) fn of_table(mut table: Table<'_>, faults: &mut Faults<'_>) -> Self {
         let mut jobs = Self::default();
         set(&mut jobs.enabled, table.flag("enabled", faults));

@@ -1,6 +1,7 @@
 //! Jobs and schedules by HTTP: the real server, a real service behind its jobs, on PostgreSQL and on SQLite.
 
 mod ends;
+mod lanes;
 mod ledger;
 mod lives;
 mod schedules;

@@ -61,26 +61,38 @@ pub struct Ask {
     pub lanes: Lanes,
     /// How much of one lane at most, if that is limited.
     pub share: Option<Share>,
+    /// Only tasks that were rescued fewer times than this. Others pass over the rest, but not in a lane that has a cap: what would
+    /// be next there keeps its turn.
+    pub rescues_below: Option<u32>,
 }
 
-/// How much of one lane a worker takes, so that those which take long leave room for others. Lanes without a cap are not meant.
+/// How much of one lane a worker takes, so that those which take long leave room for others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// The most tasks of a lane that the worker has at once.
     pub most: u32,
+    /// The same for a lane that has a cap, where that is less.
+    pub capped: Option<u32>,
     /// How many it has of which lane.
     pub held: HashMap<Lane, u32>,
 }
 
 impl Share {
-    /// How many more of this lane it takes.
-    pub fn room(&self, lane: &Lane) -> u32 {
-        self.most.saturating_sub(self.held.get(lane).copied().unwrap_or(0))
+    /// The most of a lane that has a cap, or has none.
+    pub fn most(&self, is_capped: bool) -> u32 {
+        let capped = self.capped.filter(|_| is_capped);
+        capped.map_or(self.most, |capped| capped.min(self.most))
     }
 
-    /// The lanes that it takes no more of.
-    pub fn full(&self) -> impl Iterator<Item = &Lane> {
-        self.held.keys().filter(|lane| self.room(lane) == 0)
+    /// How many more of this lane it takes, which has a cap or has none.
+    pub fn room(&self, lane: &Lane, is_capped: bool) -> u32 {
+        let held = self.held.get(lane).copied().unwrap_or(0);
+        self.most(is_capped).saturating_sub(held)
+    }
+
+    /// The lanes that it takes no more of, if they have a cap, or if they have none.
+    pub fn full(&self, is_capped: bool) -> impl Iterator<Item = &Lane> {
+        self.held.keys().filter(move |lane| self.room(lane, is_capped) == 0)
     }
 }
 
@@ -93,19 +105,34 @@ impl Ask {
             lease: LEASE_DEFAULT,
             lanes: Lanes::All,
             share: None,
+            rescues_below: None,
         }
     }
 
-    /// So much of one lane that has a cap.
+    /// So much of one lane.
     #[must_use]
     pub fn sharing(mut self, share: Option<Share>) -> Self {
         self.share = share;
         self
     }
 
-    /// How many tasks of this lane may be leased if it has a cap, beside what the cap says.
-    pub fn room(&self, lane: &Lane) -> u32 {
-        self.share.as_ref().map_or(u32::MAX, |share| share.room(lane))
+    /// How many tasks of this lane may be leased, which has a cap or has none, beside what the cap says.
+    pub fn room(&self, lane: &Lane, is_capped: bool) -> u32 {
+        self.share
+            .as_ref()
+            .map_or(u32::MAX, |share| share.room(lane, is_capped))
+    }
+
+    /// Only what was rescued fewer times than this.
+    #[must_use]
+    pub fn rescued_below(mut self, rescues: Option<u32>) -> Self {
+        self.rescues_below = rescues;
+        self
+    }
+
+    /// Whether a task that was rescued so often is left out.
+    pub fn leaves_out(&self, rescues: u32) -> bool {
+        self.rescues_below.is_some_and(|below| rescues >= below)
     }
 
     /// For so long.

@@ -5,11 +5,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::builder::Settings;
 use super::hand::Hand;
-use crate::queue::BATCH_MAX;
+use crate::queue::{BATCH_MAX, Lane, Share};
 
 /// How long a handler's place may stay empty while there is work, for the sake of leasing much at once.
 const HUNGER_MAX: Duration = Duration::from_millis(5);
+
+/// How often the queue is asked at most for the sake of empty places while a lane has its share: there is much to hear of then,
+/// and most of it is about that lane.
+const BESIDE_EVERY: Duration = Duration::from_millis(50);
 
 /// Leases much at once and seldom: a call costs the queue about as much for one task as for a hundred.
 #[derive(Debug)]
@@ -17,6 +22,13 @@ pub(super) struct Appetite {
     concurrency: usize,
     /// How many are leased at most, running or not.
     capacity: usize,
+    /// The same for one lane.
+    lane_max: usize,
+    /// The same for one lane that has a cap, if that is less.
+    capped_max: Option<u32>,
+    /// Lanes that had their share when the queue had less than was asked for, so that they may have more.
+    full: Vec<Lane>,
+    asked_at: Instant,
     under_way: bool,
     /// The queue had less than was asked for, so it is not asked again before an arrival is heard or it is time to look.
     sated: bool,
@@ -27,10 +39,14 @@ pub(super) struct Appetite {
 }
 
 impl Appetite {
-    pub(super) fn new(concurrency: usize, prefetch: usize, now: Instant) -> Self {
+    pub(super) fn new(settings: &Settings, now: Instant) -> Self {
         Self {
-            concurrency,
-            capacity: concurrency + prefetch,
+            concurrency: settings.concurrency,
+            capacity: settings.concurrency + settings.prefetch,
+            lane_max: settings.lane_concurrency + settings.prefetch,
+            capped_max: settings.lane_share,
+            full: Vec::new(),
+            asked_at: now,
             under_way: false,
             sated: false,
             look_at: now,
@@ -48,30 +64,67 @@ impl Appetite {
     /// When to ask the queue; `None` before something else happens.
     pub(super) fn due(&mut self, hand: &Hand, now: Instant) -> Option<Instant> {
         let room = self.room(hand);
-        let idle_places = hand.waits() == 0 && hand.runs() < self.concurrency;
+        let idle_places = hand.ready() == 0 && hand.runs() < self.concurrency;
         let hungry = room > 0 && idle_places;
         self.hungry_since = hungry.then(|| self.hungry_since.unwrap_or(now));
         if self.under_way || room == 0 {
             return None;
         }
-        let much = room >= (self.capacity / 4).max(1) || hand.runs() + hand.waits() == 0;
-        let ready = if much { now } else { self.hungry_since? + HUNGER_MAX };
         let wanted = if self.sated && !self.heard { self.look_at } else { now };
-        Some(ready.max(wanted).max(self.backoff.until()))
+        let much = room >= (self.capacity / 4).max(1) || hand.runs() + hand.waits() == 0;
+        let ready = if self.lane_wants_more(hand) {
+            now
+        } else if much {
+            wanted
+        } else {
+            self.hungry_at()?.max(wanted)
+        };
+        Some(ready.max(self.backoff.until()))
     }
 
-    /// The queue is asked for so many.
-    pub(super) fn ask(&mut self, hand: &Hand) -> u32 {
+    /// Whether much has ended of a lane that had its share.
+    fn lane_wants_more(&self, hand: &Hand) -> bool {
+        let most = self.lane_max - (self.lane_max / 4).max(1);
+        self.full.iter().any(|lane| hand.in_lane(lane) <= most)
+    }
+
+    fn hungry_at(&self) -> Option<Instant> {
+        let hungry_at = self.hungry_since? + HUNGER_MAX;
+        if self.full.is_empty() {
+            return Some(hungry_at);
+        }
+        Some(hungry_at.max(self.asked_at + BESIDE_EVERY))
+    }
+
+    /// The queue is asked for so many, and for so many of one lane.
+    pub(super) fn ask(&mut self, hand: &Hand, now: Instant) -> (u32, Option<Share>) {
         self.under_way = true;
+        self.asked_at = now;
         // Whatever arrives from here on may not be in the answer.
         self.heard = false;
-        u32::try_from(self.room(hand)).unwrap_or(u32::MAX)
+        let room = self.room(hand);
+        // Most of the time no lane can come to its share, and the queue need not mind.
+        let near = room > self.lane_max || hand.by_lane().any(|(_, count)| count + room > self.lane_max);
+        let share = (near || self.capped_max.is_some()).then(|| Share {
+            most: whole(self.lane_max),
+            capped: self.capped_max,
+            held: hand
+                .by_lane()
+                .map(|(lane, count)| (lane.clone(), whole(count)))
+                .collect(),
+        });
+        (whole(room), share)
     }
 
-    /// The queue gave `got` of `asked`; with less it is asked again at `look_at`.
-    pub(super) fn fed(&mut self, asked: u32, got: usize, look_at: Instant, now: Instant) {
+    /// The queue gave `got` of `asked`, which are in hand; with less it is asked again at `look_at`.
+    pub(super) fn fed(&mut self, asked: u32, got: usize, hand: &Hand, look_at: Instant, now: Instant) {
         self.under_way = false;
         self.sated = u32::try_from(got).is_ok_and(|got| got < asked);
+        self.full.clear();
+        if self.sated {
+            let full = hand.by_lane().filter(|(_, count)| *count >= self.lane_max);
+            self.full.extend(full.map(|(lane, _)| lane.clone()));
+        }
         self.look_at = look_at;
         self.backoff.worked(now);
     }
@@ -87,4 +140,8 @@ impl Appetite {
         let taken = hand.runs() + hand.waits();
         self.capacity.saturating_sub(taken).min(BATCH_MAX)
     }
+}
+
+fn whole(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

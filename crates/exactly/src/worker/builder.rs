@@ -34,6 +34,8 @@ pub(super) struct Settings {
     pub(super) poll_every: Duration,
     pub(super) rescues_max: u32,
     pub(super) lanes: Lanes,
+    /// The most handlers of one lane.
+    pub(super) lane_concurrency: usize,
     /// The most tasks of one lane that has a cap.
     pub(super) lane_share: Option<u32>,
     pub(super) drain_for: Duration,
@@ -48,6 +50,7 @@ pub struct Builder {
     on_buried: Option<OnBuried>,
     prefetch: Option<usize>,
     heartbeat: Option<Duration>,
+    lane_concurrency: Option<usize>,
     lane_part: Option<usize>,
     settings: Settings,
 }
@@ -61,6 +64,7 @@ impl Builder {
             on_buried: None,
             prefetch: None,
             heartbeat: None,
+            lane_concurrency: None,
             lane_part: None,
             settings: Settings {
                 concurrency: CONCURRENCY_DEFAULT,
@@ -71,6 +75,7 @@ impl Builder {
                 poll_every: Duration::from_secs(1),
                 rescues_max: RESCUES_MAX_DEFAULT,
                 lanes: Lanes::All,
+                lane_concurrency: CONCURRENCY_DEFAULT,
                 lane_share: None,
                 drain_for: Duration::from_secs(30),
             },
@@ -130,7 +135,8 @@ impl Builder {
     }
 
     /// How often a task may be rescued before it counts as what makes workers vanish, and is buried: 5 times unless told
-    /// otherwise. Failures of its handler do not count here.
+    /// otherwise. Failures of its handler do not count here. Those that were rescued twice are run a few at a time, those that
+    /// were more often one at a time, beside other tasks: so that only the one which is the cause is rescued on and on.
     pub fn rescues_max(mut self, most: u32) -> Self {
         self.settings.rescues_max = most;
         self
@@ -139,6 +145,15 @@ impl Builder {
     /// Works on these lanes only. Rescuing and alerting is for all.
     pub fn lanes(mut self, lanes: Lanes) -> Self {
         self.settings.lanes = lanes;
+        self
+    }
+
+    /// At most so many handlers of one lane run at once: three quarters of [all](Self::concurrency) unless told otherwise. What is
+    /// over is for other lanes, whose tasks so do not wait for those of a lane that take long; no more of a lane is leased ahead
+    /// than [may be](Self::prefetch). With as many as run at all there is no limit: for a worker with one lane, or one whose
+    /// tasks are all quick.
+    pub fn lane_concurrency(mut self, most: usize) -> Self {
+        self.lane_concurrency = Some(most);
         self
     }
 
@@ -176,6 +191,8 @@ impl Builder {
         let settings = &mut self.settings;
         settings.prefetch = self.prefetch.unwrap_or(settings.concurrency);
         settings.heartbeat = self.heartbeat.unwrap_or(settings.lease / 3);
+        let lane_most = settings.concurrency - settings.concurrency / 4;
+        settings.lane_concurrency = self.lane_concurrency.unwrap_or(lane_most).min(settings.concurrency);
         settings.lane_share = self.lane_part.map(|parts| {
             let most = settings.concurrency.checked_div(parts).unwrap_or(0).max(1);
             u32::try_from(most).unwrap_or(u32::MAX)
@@ -198,6 +215,9 @@ impl Builder {
 
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
+        if self.lane_concurrency == Some(0) {
+            faults.push("lane_concurrency is 0, and 1 or more is accepted".to_owned());
+        }
         if self.lane_part == Some(0) {
             faults.push("lane_part is 0, and 1 or more is accepted".to_owned());
         }

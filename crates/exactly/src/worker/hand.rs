@@ -1,27 +1,43 @@
 //! What a worker has leased, and what is being done about it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::suspects::{Suspects, Suspicion};
 use crate::queue::{Lane, Lease, Leased};
 
 /// Everything in hand. By lease and not by task: one that was lost and leased again is here twice while its first handler
 /// is being stopped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hand {
     held: HashMap<Lease, Held>,
-    /// In the order in which they came. One that is no longer held is skipped when it comes up.
+    /// In the order in which they came.
     waiting: VecDeque<Box<Leased>>,
+    /// What waits or runs of each lane of which anything does.
+    lanes: HashMap<Lane, Load>,
+    /// Lanes in which a handler has ended while others waited for a place there.
+    freed: VecDeque<Lane>,
+    suspects: Suspects,
+    /// The most handlers of one lane.
+    lane_runs_max: usize,
     waits: usize,
     runs: usize,
+}
+
+/// What there is of one lane.
+#[derive(Debug, Default)]
+struct Load {
+    waits: usize,
+    runs: usize,
+    /// Those whose turn has come while as many of the lane ran as may.
+    aside: VecDeque<Box<Leased>>,
 }
 
 #[derive(Debug)]
 struct Held {
     place: Place,
-    lane: Lane,
     /// Until then nobody can have rescued it, by this process's monotonic time.
     sure_until: Instant,
 }
@@ -55,11 +71,31 @@ pub(super) enum Next {
     Start(Box<Leased>),
     /// Its lease may have ended meanwhile, so it is to be given back.
     Stale(Box<Leased>),
-    /// Somebody else has it.
-    Lost(Box<Leased>),
+}
+
+/// What somebody else has.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// It had not been started.
+    Waiting(Box<Leased>),
+    /// Its handler is being stopped.
+    Running,
 }
 
 impl Hand {
+    pub(super) fn new(lane_runs_max: usize) -> Self {
+        Self {
+            held: HashMap::new(),
+            waiting: VecDeque::new(),
+            lanes: HashMap::new(),
+            freed: VecDeque::new(),
+            suspects: Suspects::default(),
+            lane_runs_max,
+            waits: 0,
+            runs: 0,
+        }
+    }
+
     /// How many are leased and not started.
     pub(super) fn waits(&self) -> usize {
         self.waits
@@ -70,52 +106,126 @@ impl Hand {
         self.runs
     }
 
+    /// How many could be started if there were places. What waits for a place in its lane is not meant.
+    pub(super) fn ready(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// How many there are of each lane.
-    pub(super) fn by_lane(&self) -> HashMap<Lane, u32> {
-        let mut by_lane = HashMap::new();
-        for held in self.held.values() {
-            // Most are of a lane that was seen, whose name is then not copied.
-            match by_lane.get_mut(&held.lane) {
-                Some(count) => *count += 1,
-                None => drop(by_lane.insert(held.lane.clone(), 1)),
-            }
-        }
-        by_lane
+    /// How many wait or run of this lane.
+    pub(super) fn in_lane(&self, lane: &Lane) -> usize {
+        self.lanes.get(lane).map_or(0, Load::all)
+    }
+
+    /// How many wait or run of each lane.
+    pub(super) fn by_lane(&self) -> impl Iterator<Item = (&Lane, usize)> {
+        self.lanes.iter().map(|(lane, load)| (lane, load.all()))
+    }
+
+    /// Whether tasks that may be what makes workers vanish are in hand already, so that no more are to come.
+    pub(super) fn has_suspects(&self) -> bool {
+        !self.suspects.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    pub(super) fn take(&mut self, task: Leased, sure_until: Instant) {
-        let (place, lane) = (Place::Waiting, task.lane.clone());
-        let held = Held {
-            place,
-            lane,
-            sure_until,
+    /// Takes in what was leased. Gives it back if it is not to be here together with what is: then it has to be released.
+    pub(super) fn take(&mut self, task: Leased, sure_until: Instant) -> Option<Box<Leased>> {
+        let task = Box::new(task);
+        let suspicion = self.suspects.consider(&task);
+        let place = match suspicion {
+            Suspicion::Apart => Place::Settling,
+            Suspicion::None | Suspicion::Some => Place::Waiting,
         };
-        self.held.insert(task.lease, held);
-        self.waiting.push_back(Box::new(task));
+        self.held.insert(task.lease, Held { place, sure_until });
+        if suspicion == Suspicion::Apart {
+            return Some(task);
+        }
         self.waits += 1;
+        // Most are of a lane that was seen, whose name is then not copied.
+        match self.lanes.get_mut(&task.lane) {
+            Some(load) => load.waits += 1,
+            None => self.lanes.entry(task.lane.clone()).or_default().waits = 1,
+        }
+        match suspicion {
+            Suspicion::Some => self.suspects.waiting.push_back(task),
+            _ => self.waiting.push_back(task),
+        }
+        None
     }
 
-    /// Takes out the task that waits the longest. One that may be started has to be [`started`](Self::started).
+    /// Takes out the task that waits the longest, of those whose lanes have places. One that may be started has to be
+    /// [`started`](Self::started).
     pub(super) fn next(&mut self, now: Instant) -> Option<Next> {
-        let task = self.waiting.pop_front()?;
-        let Some(held) = self.held.get_mut(&task.lease) else {
-            return Some(Next::Lost(task));
-        };
-        self.waits -= 1;
-        if held.sure_until <= now {
-            held.place = Place::Settling;
-            return Some(Next::Stale(task));
+        loop {
+            let task = self.first()?;
+            let Some(load) = self.lanes.get_mut(&task.lane) else {
+                continue;
+            };
+            let Some(held) = self.held.get_mut(&task.lease) else {
+                continue;
+            };
+            if held.sure_until <= now {
+                held.place = Place::Settling;
+                self.no_longer_waits(&task.lane);
+                return Some(Next::Stale(task));
+            }
+            if load.runs >= self.lane_runs_max {
+                load.aside.push_back(task);
+                continue;
+            }
+            load.runs += 1;
+            self.runs += 1;
+            self.no_longer_waits(&task.lane);
+            return Some(Next::Start(task));
         }
-        self.runs += 1;
-        Some(Next::Start(task))
+    }
+
+    /// The next one whose turn it is. What was put aside comes before what came after it.
+    fn first(&mut self) -> Option<Box<Leased>> {
+        let (lanes, most) = (&mut self.lanes, self.lane_runs_max);
+        let open = |task: &Leased| lanes.get(&task.lane).is_some_and(|load| load.runs < most);
+        if let Some(suspect) = self.suspects.next(open) {
+            return Some(suspect);
+        }
+        while let Some(lane) = self.freed.pop_front() {
+            let load = lanes.get_mut(&lane).filter(|load| load.runs < most);
+            if let Some(task) = load.and_then(|load| load.aside.pop_front()) {
+                return Some(task);
+            }
+        }
+        self.waiting.pop_front()
+    }
+
+    fn no_longer_waits(&mut self, lane: &Lane) {
+        self.waits -= 1;
+        self.change(lane, |load| load.waits -= 1);
+    }
+
+    fn no_longer_runs(&mut self, lane: &Lane) {
+        self.runs -= 1;
+        let others_wait = self.change(lane, |load| {
+            load.runs -= 1;
+            !load.aside.is_empty()
+        });
+        if others_wait == Some(true) {
+            self.freed.push_back(lane.clone());
+        }
+    }
+
+    /// Changes what is known of a lane, and forgets it with the last of its tasks.
+    fn change<T>(&mut self, lane: &Lane, change: impl FnOnce(&mut Load) -> T) -> Option<T> {
+        let load = self.lanes.get_mut(lane)?;
+        let changed = change(load);
+        if load.all() == 0 {
+            self.lanes.remove(lane);
+        }
+        Some(changed)
     }
 
     pub(super) fn started(&mut self, lease: Lease, handle: AbortOnDropHandle<()>) {
@@ -125,18 +235,18 @@ impl Hand {
     }
 
     /// The next task is not started but settled at once.
-    pub(super) fn skipped(&mut self, lease: Lease) {
-        self.runs -= 1;
-        if let Some(held) = self.held.get_mut(&lease) {
+    pub(super) fn skipped(&mut self, task: &Leased) {
+        self.no_longer_runs(&task.lane);
+        if let Some(held) = self.held.get_mut(&task.lease) {
             held.place = Place::Settling;
         }
     }
 
     /// A handler has ended, and says why it was told to stop, if it was. It stays in hand until it is
     /// [let go](Self::let_go).
-    pub(super) fn ended(&mut self, lease: Lease) -> Option<Stop> {
-        self.runs -= 1;
-        let held = self.held.get_mut(&lease)?;
+    pub(super) fn ended(&mut self, task: &Leased) -> Option<Stop> {
+        self.no_longer_runs(&task.lane);
+        let held = self.held.get_mut(&task.lease)?;
         match std::mem::replace(&mut held.place, Place::Settling) {
             Place::Stopping(why) => Some(why),
             Place::Waiting | Place::Running { .. } | Place::Settling => None,
@@ -145,6 +255,7 @@ impl Hand {
 
     pub(super) fn let_go(&mut self, lease: Lease) {
         self.held.remove(&lease);
+        self.suspects.let_go(&lease);
     }
 
     /// What is to be renewed.
@@ -160,23 +271,21 @@ impl Hand {
         }
     }
 
-    /// Somebody else has the task. Whether one was lost by that: what is being settled may have been settled already, and
-    /// what is no longer here was.
-    pub(super) fn superseded(&mut self, lease: Lease) -> bool {
-        let Some(held) = self.held.get_mut(&lease) else {
-            return false;
-        };
+    /// Somebody else has the task. `None` if nothing was lost by that: what is being settled may have been settled already,
+    /// and what is no longer here was.
+    pub(super) fn superseded(&mut self, lease: Lease) -> Option<Lost> {
+        let held = self.held.get_mut(&lease)?;
         match held.place {
             Place::Waiting => {
-                self.held.remove(&lease);
-                self.waits -= 1;
-                true
+                let task = self.take_out(|task| task.lease == lease).pop_front()?;
+                self.let_go(lease);
+                Some(Lost::Waiting(task))
             }
             Place::Running { .. } | Place::Stopping(Stop::Shutdown) => {
                 held.place = Place::Stopping(Stop::Lost);
-                true
+                Some(Lost::Running)
             }
-            Place::Stopping(Stop::Lost) | Place::Settling => false,
+            Place::Stopping(Stop::Lost) | Place::Settling => None,
         }
     }
 
@@ -212,18 +321,36 @@ impl Hand {
 
     /// Takes out what waits, to be settled: all of it, or with an instant that whose leases may have ended by then.
     pub(super) fn give_back(&mut self, unsure_at: Option<Instant>) -> VecDeque<Box<Leased>> {
-        let mut back = VecDeque::new();
-        let waiting = std::mem::take(&mut self.waiting);
-        for task in waiting {
-            match self.held.get_mut(&task.lease) {
-                Some(held) if unsure_at.is_none_or(|at| held.sure_until <= at) => {
-                    held.place = Place::Settling;
-                    self.waits -= 1;
-                    back.push_back(task);
-                }
-                _ => self.waiting.push_back(task),
+        let unsure = |held: &Held| unsure_at.is_none_or(|at| held.sure_until <= at);
+        let leases = self.held.iter().filter(|(_, held)| unsure(held));
+        let leases: HashSet<Lease> = leases.map(|(lease, _)| *lease).collect();
+        let back = self.take_out(|task| leases.contains(&task.lease));
+        for task in &back {
+            if let Some(held) = self.held.get_mut(&task.lease) {
+                held.place = Place::Settling;
             }
         }
         back
+    }
+
+    /// Takes such tasks from among those that wait.
+    fn take_out(&mut self, which: impl Fn(&Leased) -> bool) -> VecDeque<Box<Leased>> {
+        let mut out = VecDeque::new();
+        let asides = self.lanes.values_mut().map(|load| &mut load.aside);
+        for tasks in asides.chain([&mut self.waiting, &mut self.suspects.waiting]) {
+            let (taken, left): (VecDeque<_>, _) = std::mem::take(tasks).into_iter().partition(|task| which(task));
+            *tasks = left;
+            out.extend(taken);
+        }
+        for task in &out {
+            self.no_longer_waits(&task.lane);
+        }
+        out
+    }
+}
+
+impl Load {
+    fn all(&self) -> usize {
+        self.waits + self.runs
     }
 }

@@ -21,8 +21,9 @@ use super::calls::Calls;
 use super::hand::{Hand, Next, Stop};
 use super::round::Round;
 use super::settler::{Settler, Unsettled};
+use super::suspects::SUSPECTED_FROM;
 use super::{Drained, Ran, log};
-use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, Share, TaskState, WorkerId};
+use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, TaskState, WorkerId};
 use crate::spread::Spread;
 use crate::{retry, telemetry};
 
@@ -84,11 +85,11 @@ impl Shift {
         Self {
             id,
             books,
-            hand: Hand::default(),
+            hand: Hand::new(settings.lane_concurrency),
             arrivals: Some(queue.arrivals()),
             calls: Calls::new(queue, settings.lease / 3),
             settler: Settler::new(now),
-            appetite: Appetite::new(settings.concurrency, settings.prefetch, now),
+            appetite: Appetite::new(&settings, now),
             inbox,
             reply_to,
             heartbeat: Round::new("renew leases", now + settings.heartbeat, now),
@@ -153,12 +154,9 @@ impl Shift {
             if let Some(arrivals) = &mut self.arrivals {
                 arrivals.mark_unchanged();
             }
-            let most = self.appetite.ask(&self.hand);
-            let share = self.settings.lane_share.map(|most| Share {
-                most,
-                held: self.hand.by_lane(),
-            });
+            let (most, share) = self.appetite.ask(&self.hand, now);
             let ask = Ask::new(self.id, most).for_time(self.settings.lease).sharing(share);
+            let ask = ask.rescued_below(self.hand.has_suspects().then_some(SUSPECTED_FROM));
             self.calls.lease(ask.from_lanes(self.settings.lanes.clone()));
         }
         if self.sweep_due().is_some_and(|due| due <= now) {
@@ -217,7 +215,6 @@ impl Shift {
         while self.hand.runs() < self.settings.concurrency && !self.settler.is_stuck() {
             match self.hand.next(now) {
                 None => return,
-                Some(Next::Lost(task)) => log::lost(&task, "somebody else has it"),
                 Some(Next::Stale(task)) => self.settle(task, End::Release, now),
                 Some(Next::Start(task)) => self.start(task, now),
             }
@@ -227,7 +224,7 @@ impl Shift {
     fn start(&mut self, task: Box<Leased>, now: Instant) {
         let lease = task.lease;
         let Some(kind) = self.books.kinds.get(&task.kind) else {
-            self.hand.skipped(lease);
+            self.hand.skipped(&task);
             let message = format!("no handler for tasks of the kind {:?}", task.kind);
             let failure = Failure::new(FailureKind::UnknownKind, message);
             let end = if task.kind.starts_with(OWN_KINDS) {
@@ -254,7 +251,7 @@ impl Shift {
         let Report { task, ran, took } = report;
         let lease = task.lease;
         self.books.kinds.took(&task.kind, took);
-        let end = match (self.hand.ended(lease), ran) {
+        let end = match (self.hand.ended(&task), ran) {
             (_, Some(Ran::Settled)) => {
                 self.books.settled_itself(&task);
                 // A capped lane has a place again, which not every queue tells of.

@@ -2,9 +2,11 @@
 
 mod calls;
 mod drain;
+mod lanes;
 mod leases;
 mod rigged;
 mod schedules;
+mod suspects;
 mod telemetry;
 mod work;
 

@@ -1,11 +1,11 @@
 //! Handing out tasks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exactly::queue::{Ask, Fence, Lane, Lanes, Lease, Leased, Share, TaskId};
+use exactly::queue::{Ask, Fence, Lane, Lanes, Lease, Leased, TaskId};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{Connection as _, PgConnection, Row as _, ValueRef as _};
 use tokio::time::Instant;
@@ -68,6 +68,31 @@ struct Capped {
     share: i64,
 }
 
+/// How many more tasks of lanes without a cap the worker takes.
+struct Rooms<'a> {
+    /// Of those that it has any of.
+    of: BTreeMap<&'a Lane, i64>,
+    /// Of each of the others.
+    others: i64,
+}
+
+impl<'a> Rooms<'a> {
+    /// With what was `served` so far.
+    fn new(ask: &'a Ask, served: &'a [Served]) -> Self {
+        let Some(share) = &ask.share else {
+            let of = BTreeMap::new();
+            return Self { of, others: i64::MAX };
+        };
+        let others = i64::from(share.most);
+        let held = share.held.keys().map(|lane| (lane, share.room(lane, false).into()));
+        let mut of: BTreeMap<&Lane, i64> = held.collect();
+        for (_, _, task) in served {
+            *of.entry(&task.lane).or_insert(others) -= 1;
+        }
+        Self { of, others }
+    }
+}
+
 /// What one statement leased.
 #[derive(Default)]
 struct Part {
@@ -115,8 +140,9 @@ impl PgQueue {
         for round in 0..FILL_ROUNDS_MAX {
             let left = most - count(&served);
             let others = if round == 0 { capped.len() } else { 0 };
+            let rooms = Rooms::new(ask, &served);
             let open = self
-                .lease_open(conn, ask, left, i64::try_from(others).unwrap_or(0))
+                .lease_open(conn, ask, left, i64::try_from(others).unwrap_or(0), &rooms)
                 .await?;
             served.extend(open.served);
             let left = most - count(&served);
@@ -153,6 +179,7 @@ impl PgQueue {
         ask: &Ask,
         most: i64,
         others: i64,
+        rooms: &Rooms<'_>,
     ) -> Result<Part, sqlx::Error> {
         for _ in 0..WALKS_MAX {
             if most <= 0 {
@@ -170,6 +197,10 @@ impl PgQueue {
                 .bind(LANES_MAX)
                 .bind(behind(&cursor, &ask.lanes))
                 .bind(others)
+                .bind(rooms.others)
+                .bind(rooms.of.keys().map(|lane| lane.as_str()).bind_iter())
+                .bind(rooms.of.values().copied().bind_iter())
+                .bind(rescues_below(ask))
                 .fetch_all(&mut *conn)
                 .await?;
             let walk = Walk::read(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
@@ -212,13 +243,13 @@ impl PgQueue {
     async fn lock_capped(&self, tx: &mut PgConnection, ask: &Ask, after: &str) -> Result<Vec<Capped>, sqlx::Error> {
         let query = self.sql.lock_capped.query().bind(after).bind(behind("", &ask.lanes));
         let most = LANES_MAX.min(i64::from(ask.most));
-        let full = ask.share.iter().flat_map(Share::full).map(Lane::as_str);
+        let full = ask.share.iter().flat_map(|share| share.full(true)).map(Lane::as_str);
         let rows = query.bind(most).bind(full.bind_iter()).fetch_all(tx).await?;
         let capped = rows.iter().map(|row| {
             let lane = lane(row.try_get(0)?)?;
             Ok(Capped {
                 cap: row.try_get(1)?,
-                share: ask.room(&lane).into(),
+                share: ask.room(&lane, true).into(),
                 lane,
             })
         });
@@ -245,6 +276,7 @@ impl PgQueue {
             .bind(locked.iter().map(|capped| capped.lane.as_str()).bind_iter())
             .bind(locked.iter().map(|capped| capped.cap).bind_iter())
             .bind(locked.iter().map(|capped| capped.share).bind_iter())
+            .bind(rescues_below(ask))
             .fetch_all(tx)
             .await?;
         let served = rows.iter().map(|row| read(row, 0)).collect::<Result<Vec<_>, _>>()?;
@@ -267,6 +299,11 @@ impl Walk {
             open: row.try_get(2)?,
         })
     }
+}
+
+fn rescues_below(ask: &Ask) -> i32 {
+    let below = ask.rescues_below.map(i32::try_from);
+    below.and_then(Result::ok).unwrap_or(i32::MAX)
 }
 
 /// The lanes that are asked for, those after the cursor first, or nothing if all are.

@@ -197,7 +197,8 @@ fn leasing(table: &str) -> String {
 
 /// Walks from lane to lane through the index of what waits, from the one after `$4` around to where it started, `$5` lanes
 /// at most, or over the lanes `$6`. Leases an equal part of `$3` tasks from each that is neither paused nor capped, with
-/// `$7` other lanes that are to get as much.
+/// `$7` other lanes that are to get as much; of the lanes `$9` no more than `$10`, and of any other no more than `$8`. Passes
+/// over what was rescued `$11` times.
 ///
 /// The first row tells how many lanes were walked over, which was the last and how many were open, whether anything was
 /// leased or not.
@@ -220,17 +221,18 @@ fn lease(table: &str, lanes: &str) -> String {
              select o.lane, o.place from unnest($6) with ordinality as o (lane, place)
          ),
          open as materialized (
-             select s.lane, s.place, count(*) over () + $7 as lanes
+             select s.lane, s.place, count(*) over () + $7 as lanes, coalesce(h.room, $8) as room
              from seen s left join {lanes} l on l.lane = s.lane
-             where l.lane is null or not l.paused and l.cap is null
+                  left join unnest($9::text[], $10::int8[]) as h (lane, room) on h.lane = s.lane
+             where (l.lane is null or not l.paused and l.cap is null) and coalesce(h.room, $8) > 0
          ),
          picked as materialized (
              select p.ctid as place_in_table, p.due_at, o.place
              from open o, lateral (
                  select c.ctid, c.due_at from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START}
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START} and c.rescues < $11
                  order by c.due_at
-                 limit (($3 + o.lanes - 1) / o.lanes)
+                 limit least(o.room, ($3 + o.lanes - 1) / o.lanes)
                  for update skip locked
              ) p
              limit $3
@@ -251,7 +253,8 @@ fn lease(table: &str, lanes: &str) -> String {
 }
 
 /// The same for lanes that [`lock_capped`](Sql::lock_capped) has locked, each up to its cap. Whoever counts what runs in a
-/// lane has locked it, so nobody else is about to add to it.
+/// lane has locked it, so nobody else is about to add to it. What was rescued `$7` times is left out and not passed over, for
+/// the sake of the order.
 fn lease_capped(table: &str) -> String {
     format!(
         "with open as materialized (
@@ -263,12 +266,13 @@ fn lease_capped(table: &str) -> String {
          picked as materialized (
              select p.ctid as place_in_table, p.due_at, o.place
              from open o, lateral (
-                 select c.ctid, c.due_at from {table} c
+                 select c.ctid, c.due_at, c.rescues from {table} c
                  where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START}
                  order by c.due_at
                  limit least(o.room, ($3 + o.lanes - 1) / o.lanes)
                  for update
              ) p
+             where p.rescues < $7
              limit $3
          )
          {leasing}",

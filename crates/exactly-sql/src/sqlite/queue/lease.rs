@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
 use exactly::clock::Timestamp;
-use exactly::queue::{Ask, BATCH_MAX, Fence, Lane, Lanes, Lease, Leased, Share};
+use exactly::queue::{Ask, BATCH_MAX, Fence, Lane, Lanes, Lease, Leased};
 
 use super::SqliteQueue;
 use super::table::{count, fence, lane, stored_id};
@@ -17,6 +17,7 @@ struct Open {
     lane: Lane,
     /// How many more of its tasks may run.
     room: usize,
+    is_capped: bool,
 }
 
 /// Who gets how many in one round.
@@ -39,7 +40,7 @@ impl SqliteQueue {
         let mut cursor = self.cursor.lock().await;
         let mut open = self.open_lanes(connection, ask, &cursor, most, now).await?;
         let (mut leased, mut numbers, mut taken) = (Vec::new(), Vec::new(), 0);
-        while let Some(Round { lanes, each }) = next_round(open.len(), most - leased.len()) {
+        while let Some(Round { lanes, each }) = next_round(&open, most - leased.len()) {
             open.truncate(lanes);
             if let Some(last) = open.last() {
                 last.lane.as_str().clone_into(&mut cursor);
@@ -48,16 +49,24 @@ impl SqliteQueue {
             let mut gave = vec![0; open.len()];
             for row in &rows {
                 let place = place(row, open.len())?;
-                if taken + gave[place] < open[place].room {
-                    gave[place] += 1;
-                    numbers.push(row.try_get::<i64, _>(1)?);
-                    leased.push(read(row)?);
+                gave[place] += 1;
+                let Open { room, is_capped, .. } = &mut open[place];
+                let task = read(row)?;
+                let is_left_out = ask.leaves_out(task.rescues);
+                // Nothing passes over what is next in a lane that has a cap: there the order counts.
+                let takes_room = !is_left_out || *is_capped;
+                if *room > 0 && takes_room {
+                    *room -= 1;
+                    if !is_left_out {
+                        numbers.push(row.try_get::<i64, _>(1)?);
+                        leased.push(task);
+                    }
                 }
             }
             taken += each;
             // A lane that gave less than it was asked for has nothing more.
             let mut gave = gave.into_iter();
-            open.retain(|_| gave.next() == Some(each));
+            open.retain(|lane| gave.next() == Some(each) && lane.room > 0);
         }
         if !numbers.is_empty() {
             self.start(connection, ask, &numbers, now).await?;
@@ -75,25 +84,26 @@ impl SqliteQueue {
         now: Timestamp,
     ) -> Result<Vec<Open>, sqlx::Error> {
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let full = json(ask.share.iter().flat_map(Share::full));
+        let full = |is_capped| json(ask.share.iter().flat_map(|share| share.full(is_capped)));
+        let (full_capped, full) = (full(true), full(false));
         let mut open = Vec::new();
         if let Lanes::Only(lanes) = &ask.lanes {
             let scan = sqlx::query(self.statements.scan_only.clone());
             let scan = scan.bind(cursor).bind(json(lanes)).bind(timestamp(now));
-            let scan = scan.bind(limit).bind(full);
+            let scan = scan.bind(limit).bind(full_capped).bind(full);
             read_lanes(&scan.fetch_all(connection).await?, ask, &mut open)?;
             return Ok(open);
         }
         // Every blob comes after every text.
         let scan = sqlx::query(self.statements.scan_all.clone());
         let scan = scan.bind(cursor).bind(vec![0_u8]).bind(timestamp(now));
-        let scan = scan.bind(limit).bind(full.clone());
+        let scan = scan.bind(limit).bind(full_capped.clone()).bind(full.clone());
         read_lanes(&scan.fetch_all(&mut *connection).await?, ask, &mut open)?;
         let left = limit - i64::try_from(open.len()).unwrap_or(limit);
         if left > 0 && !cursor.is_empty() {
             let scan = sqlx::query(self.statements.scan_all.clone());
             let scan = scan.bind("").bind(cursor).bind(timestamp(now));
-            let scan = scan.bind(left).bind(full);
+            let scan = scan.bind(left).bind(full_capped).bind(full);
             read_lanes(&scan.fetch_all(connection).await?, ask, &mut open)?;
         }
         Ok(open)
@@ -135,25 +145,27 @@ impl SqliteQueue {
     }
 }
 
-/// How `left` tasks are shared by so many lanes. What does not come out even goes to the first ones, in a round of its own.
-fn next_round(lanes: usize, left: usize) -> Option<Round> {
-    if lanes == 0 || left == 0 {
+/// How `left` tasks are shared by the lanes. What does not come out even goes to the first ones, in a round of its own.
+fn next_round(open: &[Open], left: usize) -> Option<Round> {
+    // Nobody is asked for more than any has room for.
+    let room = open.iter().map(|lane| lane.room).max()?;
+    if left == 0 {
         return None;
     }
     Some(Round {
-        lanes: lanes.min(left),
-        each: (left / lanes).max(1),
+        lanes: open.len().min(left),
+        each: (left / open.len()).clamp(1, room.max(1)),
     })
 }
 
 fn read_lanes(rows: &[SqliteRow], ask: &Ask, open: &mut Vec<Open>) -> Result<(), sqlx::Error> {
     for row in rows {
         let (lane, room) = (lane(row, 0)?, row.try_get::<Option<i64>, _>(1)?);
-        let room = room.map_or(usize::MAX, |room| {
-            let share = usize::try_from(ask.room(&lane)).unwrap_or(usize::MAX);
-            usize::try_from(room).unwrap_or(0).min(share)
-        });
-        open.push(Open { lane, room });
+        let is_capped = room.is_some();
+        let share = usize::try_from(ask.room(&lane, is_capped)).unwrap_or(usize::MAX);
+        let room = room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(0));
+        let room = room.min(share);
+        open.push(Open { lane, room, is_capped });
     }
     Ok(())
 }

@@ -264,8 +264,9 @@ impl Names {
         );
         format!(
             "select scan.lane, {room} from scan left join {lanes} as settings on settings.lane = scan.lane \
-             where scan.lane is not null and settings.paused is not 1 and (settings.cap is null \
-             or {room} > 0 and scan.lane not in (select value from json_each(?5))) \
+             where scan.lane is not null and settings.paused is not 1 \
+             and (settings.cap is not null or scan.lane not in (select value from json_each(?6))) \
+             and (settings.cap is null or {room} > 0 and scan.lane not in (select value from json_each(?5))) \
              and exists (select 1 from {tasks} as due where due.state = 0 and due.lane = scan.lane and due.due_at <= ?3)"
         )
     }

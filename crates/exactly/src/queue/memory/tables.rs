@@ -96,14 +96,17 @@ impl Tables {
     pub(super) fn lease(&mut self, ask: &Ask, now: Timestamp) -> Vec<Leased> {
         let mut leased = Vec::new();
         let most = usize::try_from(ask.most).unwrap_or(usize::MAX);
-        let mut rooms: Vec<(Lane, u64)> = self.open_lanes(ask);
+        let mut rooms: Vec<(Lane, bool, u64)> = self.open_lanes(ask);
         // One of each lane in turn, from where the last one ended.
         while leased.len() < most && !rooms.is_empty() {
-            rooms.retain_mut(|(lane, room)| {
+            rooms.retain_mut(|(lane, is_capped, room)| {
                 if leased.len() >= most {
                     return true;
                 }
-                let Some(task) = (*room > 0).then(|| self.lease_first(lane, ask, now)).flatten() else {
+                let Some(task) = (*room > 0)
+                    .then(|| self.lease_first(lane, *is_capped, ask, now))
+                    .flatten()
+                else {
                     return false;
                 };
                 *room -= 1;
@@ -115,8 +118,9 @@ impl Tables {
         leased
     }
 
-    /// Lanes in which something waits, with how many more of their tasks may run, from the one after the cursor on.
-    fn open_lanes(&self, ask: &Ask) -> Vec<(Lane, u64)> {
+    /// Lanes in which something waits, with whether they have a cap and how many more of their tasks may run, from the one after
+    /// the cursor on.
+    fn open_lanes(&self, ask: &Ask) -> Vec<(Lane, bool, u64)> {
         let wanted = |lane: &&Lane| match &ask.lanes {
             Lanes::All => true,
             Lanes::Only(lanes) => lanes.contains(lane),
@@ -127,27 +131,37 @@ impl Tables {
             if settings.is_some_and(|settings| settings.paused) {
                 continue;
             }
-            let room = settings.and_then(|settings| settings.cap).map_or(u64::MAX, |cap| {
+            let cap = settings.and_then(|settings| settings.cap);
+            let room = cap.map_or(u64::MAX, |cap| {
                 let running = self.running.iter().filter_map(|id| self.rows.get(id));
                 let running = running.filter(|row| row.view.lane == *lane).count();
-                let room = u64::from(cap).saturating_sub(u64::try_from(running).unwrap_or(u64::MAX));
-                room.min(ask.room(lane).into())
+                u64::from(cap).saturating_sub(u64::try_from(running).unwrap_or(u64::MAX))
             });
+            let room = room.min(ask.room(lane, cap.is_some()).into());
             let lanes = if self.cursor.as_ref() < Some(lane) {
                 &mut later
             } else {
                 &mut first
             };
-            lanes.push((lane.clone(), room));
+            lanes.push((lane.clone(), cap.is_some(), room));
         }
         later.append(&mut first);
         later
     }
 
-    fn lease_first(&mut self, lane: &Lane, ask: &Ask, now: Timestamp) -> Option<Leased> {
+    fn lease_first(&mut self, lane: &Lane, is_capped: bool, ask: &Ask, now: Timestamp) -> Option<Leased> {
         let waiting = self.waiting.get_mut(lane)?;
-        let (due_at, _, id) = *waiting.first().filter(|(due, ..)| *due <= now)?;
-        waiting.pop_first();
+        let rescues = |id: &TaskId| self.rows.get(id).map_or(0, |row| row.view.rescues);
+        let asked_for = |(_, _, id): &&(Timestamp, u64, TaskId)| !ask.leaves_out(rescues(id));
+        let mut due = waiting.iter().take_while(|(due, ..)| *due <= now);
+        let first = if is_capped {
+            due.next().filter(asked_for)
+        } else {
+            due.find(asked_for)
+        };
+        let first = *first?;
+        let (due_at, _, id) = first;
+        waiting.remove(&first);
         if waiting.is_empty() {
             self.waiting.remove(lane);
         }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::calls::{Answer, RESCUES};
+use super::super::hand::Lost;
 use super::super::log;
 use super::super::settler::{Batch, Unsettled};
 use super::{Shift, about};
-use crate::queue::{Lease, Leased, Rescued, Ruling};
+use crate::queue::{End, Lease, Leased, Rescued, Ruling};
 use crate::{Fenced, StoreError, StoreErrorKind, telemetry};
 
 /// How long nothing is rescued after a call failed. Whoever could not renew or settle while the queue was away tries within
@@ -62,14 +63,17 @@ impl Shift {
         };
         self.answered_at = now;
         let pause = about(self.settings.poll_every, &self.spread);
-        self.appetite.fed(asked, tasks.len(), now + pause, now);
+        let got = tasks.len();
         let sure_until = at + self.settings.lease;
         if !tasks.is_empty() {
             self.unsure_at.get_or_insert(sure_until);
         }
         for task in tasks {
-            self.hand.take(task, sure_until);
+            if let Some(task) = self.hand.take(task, sure_until) {
+                self.settle(task, End::Release, now);
+            }
         }
+        self.appetite.fed(asked, got, &self.hand, now + pause, now);
         if self.closing.is_some() {
             self.release_waiting(now);
         }
@@ -93,9 +97,16 @@ impl Shift {
         for (lease, ruling) in leases.iter().zip(rulings) {
             match ruling {
                 Ruling::Applied => self.hand.renewed(*lease, at + self.settings.lease),
-                Ruling::Superseded if self.hand.superseded(*lease) => telemetry::job_leases_lost(1),
-                // A busy one goes on as long as it would have, and is renewed next time.
-                Ruling::Superseded | Ruling::Busy => {}
+                Ruling::Superseded => {
+                    if let Some(lost) = self.hand.superseded(*lease) {
+                        telemetry::job_leases_lost(1);
+                        if let Lost::Waiting(task) = lost {
+                            log::lost(&task, "somebody else has it");
+                        }
+                    }
+                }
+                // It goes on as long as it would have, and is renewed next time.
+                Ruling::Busy => {}
             }
         }
     }

@@ -16,6 +16,7 @@ async fn draining_finishes_what_runs_and_gives_back_the_rest_at_once() {
     let ids = enqueue(&queue, "work", 20).await;
     let first = builder(&queue, handler.clone())
         .concurrency(4)
+        .lane_concurrency(4)
         .prefetch(8)
         .start()
         .unwrap();
@@ -125,6 +126,7 @@ async fn dropping_the_handle_stops_handlers_and_the_tasks_are_rescued() {
     let ids = enqueue(&queue, "work", 10).await;
     let running = builder(&queue, handler.clone())
         .concurrency(4)
+        .lane_concurrency(4)
         .prefetch(6)
         .start()
         .unwrap();

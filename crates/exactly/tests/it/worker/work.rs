@@ -19,6 +19,7 @@ async fn no_more_handlers_run_and_no_more_tasks_are_leased_than_allowed() {
     enqueue(&queue, "work", 50).await;
     let running = builder(&queue, handler.clone())
         .concurrency(4)
+        .lane_concurrency(4)
         .prefetch(3)
         .start()
         .unwrap();
@@ -41,6 +42,7 @@ async fn all_places_are_used() {
     // Fewer places are free than are worth a call on their own, and still no task waits for one of them.
     let _running = builder(&queue, handler.clone())
         .concurrency(8)
+        .lane_concurrency(8)
         .prefetch(0)
         .start()
         .unwrap();
@@ -63,6 +65,7 @@ async fn one_free_place_is_not_left_empty_for_long() {
     enqueue(&queue, "work", 26).await;
     let _running = builder(&queue, handler)
         .concurrency(16)
+        .lane_concurrency(16)
         .prefetch(0)
         .lease(30 * SECOND)
         .start()
@@ -347,6 +350,7 @@ async fn every_mistake_in_the_settings_is_told_at_once() {
         .lease(SECOND)
         .heartbeat(SECOND)
         .poll_every(Duration::ZERO)
+        .lane_concurrency(0)
         .start()
         .unwrap_err()
         .to_string();
@@ -355,6 +359,7 @@ async fn every_mistake_in_the_settings_is_told_at_once() {
         "prefetch is 10001, and 0..=10000 is accepted",
         "heartbeat is 1s, and 10ms..=500ms is accepted",
         "poll_every is 0ns",
+        "lane_concurrency is 0, and 1 or more is accepted",
         "two handlers for the kind \"a\"",
     ] {
         assert!(error.contains(part), "{error}");
