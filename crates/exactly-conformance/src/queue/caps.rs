@@ -120,8 +120,8 @@ pub async fn a_worker_takes_no_more_of_any_lane_than_its_share<H: QueueHarness>(
     assert_eq!(names.map(|name| of(&other, name)), [9, 9, 9, 9]);
     // The same where lanes are named.
     let only = |held| ask(100, held).from_lanes(Lanes::Only(vec![lane("a"), lane("b")]));
-    let named = answered(queue.lease(&only(&[("a", 9), ("b", 8)])).await);
-    assert_eq!(names.map(|name| of(&named, name)), [0, 1, 0, 0]);
+    let chosen = answered(queue.lease(&only(&[("a", 9), ("b", 8)])).await);
+    assert_eq!(names.map(|name| of(&chosen, name)), [0, 1, 0, 0]);
     // Without a share there is no limit.
     let rest = leased(&*queue, 1000).await;
     assert_eq!(names.map(|name| of(&rest, name)), [12, 12, 8, 2]);

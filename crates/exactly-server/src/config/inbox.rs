@@ -104,7 +104,7 @@ fn sign(name: &str, table: &mut Table<'_>, faults: &mut Faults<'_>) -> Option<Si
     let secret = table.secret("sign", faults)?;
     let signer = of_environment(&secret).and_then(|secret| secret.parse().map_err(|why| format!("{why}")));
     if let Err(what) = &signer {
-        faults.add(table.at_of("sign"), format!("inbox.{name}.sign: {what}"));
+        table.refuse_hidden("sign", format!("inbox.{name}.sign: {what}"), faults);
     }
     signer.ok()
 }

@@ -78,7 +78,7 @@ pub(super) fn refuse_held(root: &Table<'_>, config: &Config, faults: &mut Faults
     });
     let Err(errors) = layer.build() else { return };
     for error in errors.iter().filter(|error| error.key() == "held_max") {
-        faults.add(root.at_of("held_max"), error.to_string());
+        root.refuse_hidden("held_max", error.to_string(), faults);
     }
 }
 

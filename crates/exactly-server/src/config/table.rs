@@ -192,8 +192,9 @@ impl<'a> Table<'a> {
         let value = self.get(key)?;
         let secret = text(value.get_ref()).map(str::to_owned);
         if secret.is_none() {
-            let what = format!("{}{key} is something else than a text", self.path);
-            faults.add(value.span().start, what);
+            let name = self.name_of(key);
+            let what = format!("{name} is something else than a text");
+            faults.add(value.span().start, name, what);
         }
         secret
     }
