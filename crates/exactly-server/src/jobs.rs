@@ -5,10 +5,11 @@
 
 mod command;
 pub(crate) mod reach;
+mod rows;
 mod show;
 
 use self::command::Command;
-pub(crate) use self::command::{json_lines, steps};
+pub(crate) use self::rows::{json_lines, steps};
 use crate::calls::{ReachArgs, ended};
 use crate::cli::Ended;
 

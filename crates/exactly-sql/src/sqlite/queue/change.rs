@@ -318,17 +318,13 @@ impl Row {
     }
 
     fn conclude(&mut self, outcome: &Bytes, now: Timestamp) -> Fenced {
-        match self.state {
-            TaskState::Dead | TaskState::Held => {
-                self.state = TaskState::Done;
-                self.outcome = Some(outcome.clone());
-                self.ended_at = Some(now);
-                self.is_changed = true;
-                Fenced::Applied
-            }
-            TaskState::Done if self.outcome.as_ref() == Some(outcome) => Fenced::Applied,
-            _ => Fenced::Superseded,
+        let end = End::Done(outcome.clone());
+        if !matches!(self.state, TaskState::Dead | TaskState::Held) {
+            return self.repeated(&end);
         }
+        let note = self.settle(&end, now);
+        debug_assert!(note.is_none(), "only what fails is noted");
+        Fenced::Applied
     }
 
     fn hasten(&mut self, now: Timestamp) -> TaskState {
