@@ -215,7 +215,11 @@ async fn what_would_fail_again_is_buried_and_what_may_work_later_is_tried_for_a_
     ] {
         let town = Town::at(
             "2027-06-01T08:59:30Z",
-            vec![plan("daily", "daily 09:00", Failing(kind))],
+            vec![
+                plan("daily", "daily 09:00", Failing(kind))
+                    .catching_up(3 * DAY)
+                    .unwrap(),
+            ],
         );
         town.scheduler().pass().await.unwrap();
         town.clock.advance(MINUTE / 2);
