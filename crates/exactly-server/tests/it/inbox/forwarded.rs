@@ -44,12 +44,26 @@ async fn what_a_service_refuses_is_tried_again_until_it_has_it() {
 
 #[tokio::test]
 async fn nothing_is_passed_on_earlier_than_its_service_asked() {
-    let service = Upstream::answering(|_| async { reply(503, &[("retry-after", "3600")], "") }).await;
+    let service = Upstream::answering(|request| async move {
+        let asks: &[_] = if request.target() == "/shop" {
+            &[("retry-after", "3600")]
+        } else {
+            &[]
+        };
+        reply(503, asks, "")
+    })
+    .await;
     let hub = Hub::before(Backend::Sqlite, service, &quick(OFTEN)).await;
     hub.send("shop", &by_shop("evt_1", 0, "1"), "1").await;
-    let dead = hub.until_state("shop", "evt_1", "dead").await;
-    let why = dead["event"]["failure"]["message"].as_str().unwrap();
-    assert!(why.contains("asked to wait for 3600s"), "{dead}");
+    hub.send("pay", &by_stripe(0, "{\"id\": \"evt_1\"}"), "{\"id\": \"evt_1\"}")
+        .await;
+    // One that asks for nothing is tried by the table meanwhile.
+    let tried = until(async || (hub.got("/pay").len() >= 3).then_some(()));
+    timeout(PATIENCE, tried).await.expect("the table goes on");
+    let asked = hub.get("/v1/inbox/shop/evt_1").await;
+    assert_eq!(asked["event"]["state"], "waiting", "{asked}");
+    let why = asked["event"]["failure"]["message"].as_str().unwrap();
+    assert!(why.contains("asked to wait for 3600s"), "{asked}");
     assert_eq!(hub.got("/shop").len(), 1);
 }
 
