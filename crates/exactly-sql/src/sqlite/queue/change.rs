@@ -318,13 +318,13 @@ impl Row {
     }
 
     fn conclude(&mut self, outcome: &Bytes, now: Timestamp) -> Fenced {
-        let end = End::Done(outcome.clone());
-        if !matches!(self.state, TaskState::Dead | TaskState::Held) {
-            return self.repeated(&end);
+        if matches!(self.state, TaskState::Dead | TaskState::Held) {
+            drop(self.settle(&End::Done(outcome.clone()), now));
         }
-        let note = self.settle(&end, now);
-        debug_assert!(note.is_none(), "only what fails is noted");
-        Fenced::Applied
+        match (self.state, &self.outcome) {
+            (TaskState::Done, Some(stored)) if stored == outcome => Fenced::Applied,
+            _ => Fenced::Superseded,
+        }
     }
 
     fn hasten(&mut self, now: Timestamp) -> TaskState {
