@@ -43,7 +43,7 @@ pub struct FingerprintInput<'a> {
     pub method: &'a str,
     /// The pattern that matched, which alone may choose the handler: two routers can send one path to two of them.
     pub route: &'a str,
-    /// The host that it is for, in lower case and without a default port: one service may answer for several.
+    /// The name of the host that it is for, in lower case: one service may answer for several.
     pub host: Option<&'a [u8]>,
     /// The path as sent, still percent-encoded.
     pub path: &'a str,

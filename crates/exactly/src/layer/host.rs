@@ -4,23 +4,24 @@
 //! what a request asks for: the key that comes again for another one is a conflict, never a foreign answer.
 
 use std::borrow::Cow;
+use std::net::Ipv4Addr;
+use std::str;
 
 use http::header::HOST;
 use http::request::Parts;
 
 use super::{request, route};
 
-/// What stands for no port at all, whichever the scheme is: behind whoever ends TLS, nobody knows it.
-const NO_PORT: [&[u8]; 3] = [b":", b":80", b":443"];
-
-/// The host that a request names, in one form: the one in its target, which is all that HTTP/2 has, or else the header.
-/// None if it names none, as requests do that never were on a wire.
+/// The host that a request names, in lower case and without its port: the one in its target, which is all that HTTP/2 has, or
+/// else the header. None if it names none, as requests do that never were on a wire.
+///
+/// Nor if it is an address or `localhost`: those name a machine, and of several instances that share a store each has its own.
 pub(super) fn of(parts: &Parts) -> Option<Cow<'_, [u8]>> {
     let mut host = match route::uri(parts).authority() {
         Some(authority) => Cow::Borrowed(without_user(authority.as_str()).as_bytes()),
         None => request::joined(parts, HOST)?,
     };
-    let kept = without_port(&host).len();
+    let kept = name_of(&host)?.len();
     match &mut host {
         Cow::Borrowed(host) => *host = &host[..kept],
         Cow::Owned(host) => host.truncate(kept),
@@ -36,12 +37,13 @@ fn without_user(authority: &str) -> &str {
     authority.rsplit_once('@').map_or(authority, |(_, place)| place)
 }
 
-fn without_port(host: &[u8]) -> &[u8] {
-    let ported = NO_PORT.iter().find_map(|port| host.strip_suffix(*port));
-    // The last group of a bare IPv6 address is no port.
-    ported
-        .filter(|host| host.ends_with(b"]") || !host.contains(&b':'))
-        .unwrap_or(host)
+fn name_of(host: &[u8]) -> Option<&[u8]> {
+    let colon = host.iter().rposition(|byte| *byte == b':');
+    let name = &host[..colon.unwrap_or(host.len())];
+    let is_address = |text: &str| text.parse::<Ipv4Addr>().is_ok() || text.eq_ignore_ascii_case("localhost");
+    // Whatever still has a colon is an IPv6 address, in brackets or bare.
+    let is_machine = name.contains(&b':') || str::from_utf8(name).is_ok_and(is_address);
+    (!is_machine).then_some(name)
 }
 
 #[cfg(test)]
@@ -77,10 +79,19 @@ mod tests {
             &[b"other.example"],
             Some(b"shop.example"),
         );
-        check("/", &[b"shop.example:8080"], Some(b"shop.example:8080"));
-        check("/", &[b"shop.example:180"], Some(b"shop.example:180"));
-        check("/", &[b"[::80]:80"], Some(b"[::80]"));
-        check("/", &[b"::80"], Some(b"::80"));
+        check("/", &[b"shop.example:8080"], Some(b"shop.example"));
+        for machine in [
+            "127.0.0.1:7701",
+            "10.0.0.7",
+            "[::1]:80",
+            "[::1]",
+            "::1",
+            "LocalHost:3000",
+        ] {
+            check("/", &[machine.as_bytes()], None);
+        }
+        check("http://127.0.0.1:7702/x", &[b"shop.example"], None);
+        check("/", &[b"127.0.0.1.example"], Some(b"127.0.0.1.example"));
         check("/", &[b"caf\xe9"], Some(b"caf\xe9"));
         check("/", &[b"a", b"b:80"], Some(b"a\nb"));
     }
