@@ -59,7 +59,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, JobNamed(id): JobNamed
     tag = "events",
     operation_id = "retryDelivery",
     params(("delivery" = JobIdText, Path, description = "The delivery's id: a UUID")),
-    request_body = Option<RequeueOne>,
+    request_body = RequeueOne,
     responses((status = 200, description = "What became of it", body = Retried))
 )]
 pub(super) async fn retry(

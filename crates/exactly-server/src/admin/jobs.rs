@@ -106,7 +106,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, JobNamed(id): JobNamed
     tag = "jobs",
     operation_id = "requeueJob",
     params(("job" = JobIdText, Path, description = "The job's id: a UUID")),
-    request_body = Option<RequeueOne>,
+    request_body = RequeueOne,
     responses((status = 200, description = "What became of it", body = RequeuedRow))
 )]
 pub(super) async fn requeue_one(
@@ -129,7 +129,7 @@ pub(super) async fn requeue_one(
     tag = "jobs",
     operation_id = "resolveJob",
     params(("job" = JobIdText, Path, description = "The job's id: a UUID")),
-    request_body = Option<ResolveJob>,
+    request_body = ResolveJob,
     responses((status = 200, description = "What became of it", body = ResolvedJob))
 )]
 pub(super) async fn resolve(

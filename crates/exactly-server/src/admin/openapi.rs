@@ -27,7 +27,8 @@ use super::{deliveries, endpoints, events, health, inbox, jobs, operators, repla
     paths(
         health::alive, health::ready, health::metrics,
         operators::list, operators::show, operators::resolve, operators::free, operators::purge, operators::trail,
-        jobs::enqueue, jobs::list, jobs::show, jobs::requeue_one, jobs::requeue, jobs::lanes, jobs::change_lane,
+        jobs::enqueue, jobs::list, jobs::show, jobs::requeue_one, jobs::resolve, jobs::requeue,
+        jobs::lanes, jobs::change_lane,
         schedules::list, schedules::show, schedules::put, schedules::pause, schedules::resume, schedules::delete,
         schedules::occurrences,
         events::publish, events::list, events::show,
@@ -85,7 +86,7 @@ const PROBLEMS: [(&str, &str, &str); 11] = [
 ];
 
 /// What each operation may be refused with beyond 401 and 503.
-const REFUSALS: [(&str, &[&str]); 51] = [
+const REFUSALS: [(&str, &[&str]); 52] = [
     ("listCalls", &["422", "500"]),
     ("showCall", &["400", "404", "422", "500"]),
     ("resolveCall", &["400", "404", "408", "409", "413", "415", "422", "500"]),
@@ -101,6 +102,7 @@ const REFUSALS: [(&str, &[&str]); 51] = [
     ("listJobs", &["422", "500", "501"]),
     ("showJob", &["400", "404", "422", "500", "501"]),
     ("requeueJob", &["400", "404", "408", "413", "415", "422", "500", "501"]),
+    ("resolveJob", &["400", "404", "408", "413", "415", "422", "500", "501"]),
     ("requeueJobs", &["400", "408", "413", "415", "422", "500", "501"]),
     ("listLanes", &["500", "501"]),
     ("listSchedules", &["500", "501"]),
@@ -158,12 +160,13 @@ const REFUSALS: [(&str, &[&str]); 51] = [
 ];
 
 /// Whose name the trail keeps.
-const AUDITED: [&str; 25] = [
+const AUDITED: [&str; 26] = [
     "showCall",
     "resolveCall",
     "freeCall",
     "purgeCalls",
     "requeueJob",
+    "resolveJob",
     "requeueJobs",
     "changeLane",
     "putSchedule",
@@ -208,11 +211,16 @@ fn described(open_metrics: bool) -> Value {
     add_shared(&mut document);
     add_rules(&mut document["components"]["schemas"]);
     add_links(&mut document["paths"]);
+    // Nothing has to be said of these but what they are about.
+    let bodiless = ["requeueJob", "resolveJob", "retryDelivery"];
     let paths = document["paths"].as_object_mut().expect("there are paths");
     for (path, item) in paths {
         let item = item.as_object_mut().expect("a path has operations");
         for operation in item.values_mut() {
             add_refusals(operation, path, open_metrics);
+            if bodiless.iter().any(|id| operation["operationId"] == *id) {
+                operation["requestBody"]["required"] = json!(false);
+            }
         }
         if path.contains("{id}") {
             item.insert("parameters".to_owned(), json!([{"$ref": "#/components/parameters/Id"}]));
