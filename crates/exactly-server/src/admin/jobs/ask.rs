@@ -225,7 +225,6 @@ pub(crate) struct ResolveJob {
     pub(crate) outcome: Option<Box<RawValue>>,
     /// The attempt that this is about, as the job has it: one that was tried again since is left as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub(crate) fence: Option<u64>,
     /// Why, for the trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]

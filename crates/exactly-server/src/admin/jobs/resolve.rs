@@ -17,8 +17,11 @@ use crate::work::letter::{INBOX_KIND, QUARANTINE_KIND};
 const OWN_KINDS: &str = "exactly.";
 
 impl JobDesk {
-    /// Makes a job done that is held or dead; refused only if there is none.
+    /// Makes a job done that is held or dead; refused only if there is none, or no such attempt can be.
     pub(crate) async fn resolve(&self, id: TaskId, said: &ResolveJob, actor: &Actor) -> Answer<ResolvedJob> {
+        if said.fence.is_some_and(|fence| i64::try_from(fence).is_err()) {
+            return Err(Problem::invalid("fence", format!("accepted is 0 to {}", i64::MAX)));
+        }
         let Some(view) = asked("read the job", self.queue().show(id)).await? else {
             return Err(Problem::no_such_job(id));
         };
