@@ -84,7 +84,7 @@ fn every_operation_says_who_may_and_how_it_fails() {
             assert_eq!(path.contains("{id}"), item["parameters"].is_array(), "{place}");
         }
     }
-    assert_eq!(operations, 55);
+    assert_eq!(operations, 56);
     assert_eq!(document["security"], serde_json::json!([{"token": []}]));
 }
 
@@ -103,6 +103,7 @@ fn what_takes_a_body_takes_nothing_else() {
         "NewJobs",
         "Requeue",
         "RequeueOne",
+        "ResolveJob",
         "LaneChange",
         "ScheduleDefinition",
         "SubjectsAt",
