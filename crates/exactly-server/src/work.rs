@@ -3,8 +3,10 @@
 //! The worker, the scheduler and the dispatcher of events are the library's. Here is what makes them speak HTTP: `errand` says
 //! what a job sends, `run` sends it and `verdict` judges the answer, `definition` and `plans` make plans of stored schedules, and
 //! `audience` asks a service whom they are for. `letter` is what is kept of an event of others, and `forwarder` passes it on.
+//! `dead` tells of jobs that failed for good.
 
 mod audience;
+mod dead;
 pub(crate) mod definition;
 pub(crate) mod depths;
 pub(crate) mod errand;
@@ -25,9 +27,11 @@ use exactly::retry::{Class, Policy};
 use exactly::scheduler::{PASS_EVERY_DEFAULT, Scheduler};
 use exactly::worker::{Running, Worker};
 use exactly::{sweep, telemetry};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::dead::Obituaries;
 use self::errand::HTTP_KIND;
 use self::forwarder::Forwarder;
 use self::letter::{INBOX_KIND, QUARANTINE_KIND};
@@ -90,10 +94,15 @@ impl Work {
         forwarder::cap_lanes(&**queue, &config.inbox).await?;
         let (drain, settle) = (timeouts.drain, SETTLE_FOR_MAX.min(timeouts.drain / 4));
         let tasks: Arc<dyn Queue> = Arc::<dyn Ledger>::clone(queue);
+        let mut worker = Worker::builder(Arc::clone(&tasks));
+        if let Some(obituaries) = Obituaries::new(queue, config)? {
+            let runtime = Handle::current();
+            worker = worker.on_buried(move |buried| obituaries.tell(buried, &runtime));
+        }
         let running = config
             .events
             .dispatcher(queue)?
-            .register(Worker::builder(Arc::clone(&tasks)))
+            .register(worker)
             .handle(HTTP_KIND, runner.clone())
             .handle(INBOX_KIND, forwarder.clone())
             .handle(QUARANTINE_KIND, forwarder)

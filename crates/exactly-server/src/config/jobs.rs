@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use exactly::queue::LEASE_DEFAULT;
+use exactly::webhook::EventType;
 
 use super::fault::Faults;
 use super::table::{Table, duration};
@@ -37,6 +38,8 @@ pub(crate) struct Jobs {
     pub(crate) retries: Vec<Duration>,
     /// How long a job that is done is remembered, with its key. One that is dead is until somebody sees to it.
     pub(crate) keep_done: Duration,
+    /// The type of the event that is published when a job is dead; none is, if it is not said.
+    pub(crate) dead_event: Option<EventType>,
 }
 
 impl Default for Jobs {
@@ -51,6 +54,7 @@ impl Default for Jobs {
             time_limit: Duration::from_mins(5),
             retries: vec![Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(5)],
             keep_done: Duration::from_hours(90 * 24),
+            dead_event: None,
         }
     }
 }
@@ -83,6 +87,7 @@ impl Jobs {
         set(&mut jobs.lease, table.duration("lease", &LEASE, faults));
         set(&mut jobs.time_limit, table.duration("time_limit", &TIMEOUT, faults));
         set(&mut jobs.keep_done, table.duration("keep_done", &KEEP_DONE, faults));
+        jobs.dead_event = table.parsed("dead_event", "an event type such as \"job.dead\"", faults);
         let retries = table.list::<Wait>("retries", "waits up to 7d, such as [\"30s\", \"2m\", \"5m\"]", faults);
         set(
             &mut jobs.retries,

@@ -59,16 +59,20 @@ pub(super) fn detail(detail: &JobDetail) -> String {
             table.row([name, &when(at)]);
         }
     }
+    if let Some(worker) = &job.worker {
+        table.row(["worker", worker]);
+    }
     table.row(["request", detail.request.get()]);
     if let Some(outcome) = &detail.outcome {
         table.row(["outcome", outcome.get()]);
     }
     let mut text = table.to_string();
     if !detail.attempts.is_empty() {
-        let mut attempts = Table::new(["FENCE", "ENDED", "THEN", "FAILURE"]);
+        let mut attempts = Table::new(["FENCE", "WORKER", "ENDED", "THEN", "FAILURE"]);
         for attempt in &detail.attempts {
             attempts.row([
                 &attempt.fence.to_string(),
+                short(attempt.worker.as_deref()),
                 &when(&attempt.ended_at),
                 state(attempt.then),
                 &format!("{}: {}", attempt.failure.kind, attempt.failure.message),
@@ -77,6 +81,12 @@ pub(super) fn detail(detail: &JobDetail) -> String {
         let _ = write!(text, "\n{attempts}");
     }
     text + &advice(job)
+}
+
+/// As much of a process's UUID as tells it from others.
+fn short(worker: Option<&str>) -> &str {
+    let worker = worker.unwrap_or("-");
+    worker.split_once('-').map_or(worker, |(first, _)| first)
 }
 
 /// What to do about a job that needs somebody.

@@ -107,11 +107,11 @@ impl Errand {
             let why = format!("is {ms}, accepted are 1 to {TIMEOUT_MS_MAX}");
             return Err(Wrong::new("timeout_ms", why));
         }
-        if self.kind().starts_with("exactly.") {
-            return Err(Wrong::new(
-                "kind",
-                "kinds that begin with `exactly.` are the server's own",
-            ));
+        for (field, name) in [("kind", Some(self.kind())), ("lane", self.lane.as_deref())] {
+            if name.is_some_and(|name| name.starts_with("exactly.")) {
+                let why = format!("{field}s that begin with `exactly.` are the server's own");
+                return Err(Wrong::new(field, why));
+            }
         }
         Ok(())
     }

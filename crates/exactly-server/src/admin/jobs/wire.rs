@@ -46,6 +46,9 @@ pub(crate) struct Job {
     pub(crate) rescues: u32,
     /// The number of its latest lease, which rises with each.
     pub(crate) fence: u64,
+    /// The process that leased it last: a UUID, made anew at each start.
+    #[schema(required)]
+    pub(crate) worker: Option<String>,
     #[schema(format = DateTime)]
     pub(crate) enqueued_at: String,
     /// When it is due if it waits, and when its lease ends if it runs.
@@ -99,6 +102,9 @@ pub(crate) struct JobDetail {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JobAttempt {
     pub(crate) fence: u64,
+    /// The process that made it.
+    #[schema(required)]
+    pub(crate) worker: Option<String>,
     #[schema(format = DateTime)]
     pub(crate) started_at: String,
     #[schema(format = DateTime)]
@@ -281,6 +287,7 @@ impl From<&TaskView> for Job {
             failures: view.failures,
             rescues: view.rescues,
             fence: view.fence.get(),
+            worker: view.worker.map(|worker| worker.to_string()),
             enqueued_at: rfc3339(view.enqueued_at),
             due_at: at(view.due_at),
             started_at: at(view.started_at),
@@ -294,6 +301,7 @@ impl From<&AttemptView> for JobAttempt {
     fn from(view: &AttemptView) -> Self {
         Self {
             fence: view.fence.get(),
+            worker: view.worker.map(|worker| worker.to_string()),
             started_at: rfc3339(view.started_at),
             ended_at: rfc3339(view.ended_at),
             then: view.then.into(),

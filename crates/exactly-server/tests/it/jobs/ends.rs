@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::{Backend, Shop, api, get, post, requests_to};
+use crate::PATIENCE;
+use crate::server::until;
 use crate::servers;
 use crate::upstream::{Upstream, reply};
 use crate::wire::Message;
@@ -173,6 +176,34 @@ async fn what_has_happened_after_all_is_resolved_and_never_runs_again() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_dead_is_told_of_by_an_event() {
+    let settings = "[jobs]\ndead_event = \"job.dead\"\n[events]\nsource = \"shop\"\nallow = [\"127.0.0.1\"]\n";
+    let shop = Shop::with(Backend::Sqlite, moody().await, settings).await;
+    // One that takes events, and one that takes none: what cannot be delivered is no job.
+    for (id, path) in [("pager", "/200"), ("broken", "/410")] {
+        let endpoint = json!({"id": id, "url": shop.url(path), "types": ["job.dead"]});
+        let (status, made) = post(shop.server.admin, "/v1/endpoints", &endpoint).await;
+        assert_eq!(status, 201, "{made}");
+    }
+    let shown = ended(&shop, "/400", json!({"kind": "offers"}), "dead").await;
+    let told = until(async || requests_to(&shop.upstream, "/200").pop());
+    let told = timeout(PATIENCE, told).await.expect("somebody is told of it");
+    let event: Value = serde_json::from_slice(&told.body).unwrap();
+    assert_eq!(
+        (&event["eventType"], &event["source"], &event["data"]["id"]),
+        (&json!("job.dead"), &json!("shop"), &shown["job"]["id"]),
+        "{event}"
+    );
+    assert_eq!(
+        (&event["data"]["kind"], &event["data"]["failure"]),
+        (&json!("offers"), &shown["job"]["failure"]),
+        "{event}"
+    );
+    let worker = &shown["attempts"][0]["worker"];
+    assert!(worker.is_string() && *worker == shown["job"]["worker"], "{shown}");
+}
+
+#[tokio::test]
 async fn a_refused_connection_is_tried_again_whether_it_may_be_repeated_or_not() {
     let shop = Shop::open(Backend::Postgres, moody().await).await;
     // Held, so that nobody else gets it; not listened on, so that it refuses.
@@ -191,11 +222,11 @@ async fn a_job_waits_30_seconds_and_never_less_than_asked(backend: Backend) {
     let shop = Shop::with(backend, moody().await, "").await;
     let seconds = async |path: &str| {
         let id = shop.new_job(json!({"key": path, "url": shop.url(path)})).await;
-        let waits = crate::server::until(async || {
+        let waits = until(async || {
             let shown = shop.job(&id).await;
             (shown["job"]["failures"] == 1 && shown["job"]["state"] == "waiting").then_some(shown)
         });
-        let shown = tokio::time::timeout(crate::PATIENCE, waits).await.unwrap();
+        let shown = timeout(PATIENCE, waits).await.unwrap();
         let at = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
         let due = at(&shown["job"]["due_at"]).duration_since(at(&shown["attempts"][0]["ended_at"]));
         due.as_secs_f64()

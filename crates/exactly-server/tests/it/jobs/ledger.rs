@@ -98,6 +98,7 @@ async fn wrong_rows_do_not_keep_others_out(backend: Backend) {
         {"key": "k", "url": url, "delay_ms": 600_000},
         {"key": "l", "url": url, "run_at": "2999-01-01T00:00:00Z"},
         {"key": "m", "url": url, "run_at": "2999-01-01T00:00:00Z", "delay_ms": 1},
+        {"key": "n", "url": url, "lane": "exactly.event/00"},
     ]});
     let (status, told) = post(shop.server.admin, "/v1/jobs", &rows).await;
     assert_eq!(status, 207, "{told}");
@@ -107,15 +108,15 @@ async fn wrong_rows_do_not_keep_others_out(backend: Backend) {
     };
     assert_eq!(
         of("result").join(" "),
-        "new found invalid invalid invalid invalid invalid invalid invalid invalid invalid invalid found new new new invalid"
+        "new found invalid invalid invalid invalid invalid invalid invalid invalid invalid invalid found new new new invalid invalid"
     );
     assert_eq!(
         of("field").join(" "),
-        "- - url methud key request headers.Idempotency-Key body_text key method run_at kind - - - - run_at"
+        "- - url methud key request headers.Idempotency-Key body_text key method run_at kind - - - - run_at lane"
     );
     assert_eq!(
         (&told["new"], &told["found"], &told["invalid"]),
-        (&json!(4), &json!(2), &json!(11))
+        (&json!(4), &json!(2), &json!(12))
     );
     for row in told["rows"].as_array().unwrap() {
         assert_eq!(row["result"] == "invalid", row["reason"].is_string(), "{row}");
