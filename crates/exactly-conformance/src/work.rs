@@ -102,7 +102,7 @@ pub(crate) fn retry(message: &str) -> End {
 }
 
 /// One of each end, all different in content.
-pub(crate) fn every_end() -> [End; 5] {
+pub(crate) fn every_end() -> [End; 6] {
     [
         End::Done("done".into()),
         End::Retry {
@@ -112,6 +112,7 @@ pub(crate) fn every_end() -> [End; 5] {
         End::Bury(failure("buried")),
         End::Hold(failure("held")),
         End::Release,
+        End::Defer { after: BACKOFF },
     ]
 }
 
@@ -119,7 +120,7 @@ pub(crate) fn every_end() -> [End; 5] {
 pub(crate) fn state_after(end: &End) -> TaskState {
     match end {
         End::Done(_) => TaskState::Done,
-        End::Retry { .. } | End::Release => TaskState::Waiting,
+        End::Retry { .. } | End::Release | End::Defer { .. } => TaskState::Waiting,
         End::Bury(_) => TaskState::Dead,
         End::Hold(_) => TaskState::Held,
     }

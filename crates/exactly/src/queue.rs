@@ -9,7 +9,8 @@
 //!              enqueue             lease                     settle: done
 //!   (absent) ──────────▶ waiting ─────────▶ running ─────────────────────▶ done
 //!                         ▲  ▲ ▲             │ │ │ │
-//!                         │  │ └── release ──┘ │ │ │       (an attempt is not used up)
+//!                         │  │ └── release, ─┘ │ │ │       (an attempt is not used up)
+//!                         │  │   defer after   │ │ │
 //!                         │  ├── retry after ──┘ │ │       (an attempt is, unless its worker stopped it)
 //!                         │  └── rescue: the ────┘ │
 //!                         │      lease has ended   ├─ bury, or rescued too often ─▶ dead ─┐

@@ -233,7 +233,7 @@ pub const JOBS_BURIED: &str = "jobs_buried_total";
 pub const JOBS_RESCUED: &str = "jobs_rescued_total";
 
 /// The values of the label `end` of [`JOBS`].
-pub(crate) const JOB_ENDS: [&str; 5] = ["done", "retried", "buried", "held", "released"];
+pub(crate) const JOB_ENDS: [&str; 6] = ["done", "retried", "buried", "held", "released", "deferred"];
 
 /// Tells the recorder what the workers' names mean; what a worker counts by kind is there when it
 /// [starts](crate::worker::Builder::start).

@@ -205,6 +205,7 @@ macro_rules! __queue_promises {
                 a_buried_task_is_dead
                 a_held_task_stays
                 a_release_uses_up_no_attempt
+                a_deferral_waits_its_time_and_uses_up_no_attempt
                 failures_are_counted
                 only_its_own_failures_are_counted
                 every_kind_of_failure_is_kept

@@ -1,5 +1,7 @@
 //! A task's history: every attempt that ended without an outcome.
 
+use std::time::Duration;
+
 use exactly::queue::{AttemptView, End, FailureKind, InspectQueue as _, Queue as _, TaskId, TaskState};
 
 use crate::QueueHarness;
@@ -34,11 +36,13 @@ pub async fn a_failed_attempt_is_noted<H: QueueHarness>(harness: &H) {
     }
 }
 
-/// Attempts that ended well, or were released, leave no note.
+/// Attempts that ended well, or were given back, leave no note.
 pub async fn only_what_ended_without_an_outcome_is_noted<H: QueueHarness>(harness: &H) {
     let queue = harness.open().await;
     let lease = running(&*queue, "a").await.lease;
     must_apply(&*queue, lease, End::Release).await;
+    let defer = End::Defer { after: Duration::ZERO };
+    must_apply(&*queue, the_one(&*queue).await.lease, defer).await;
     must_apply(&*queue, the_one(&*queue).await.lease, End::Done("done".into())).await;
     assert_eq!(history(&*queue, lease.id).await, []);
     assert_eq!(history(&*queue, TaskId::of("offer", "never enqueued")).await, []);

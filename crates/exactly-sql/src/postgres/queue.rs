@@ -277,7 +277,7 @@ impl Queue for PgQueue {
 fn is_due_again(end: &End) -> bool {
     match end {
         End::Release => true,
-        End::Retry { after, .. } => after.is_zero(),
+        End::Retry { after, .. } | End::Defer { after } => after.is_zero(),
         End::Done(_) | End::Bury(_) | End::Hold(_) => false,
     }
 }

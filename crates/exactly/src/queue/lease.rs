@@ -266,6 +266,11 @@ pub enum End {
     /// It was not started, or was stopped without a trace. It waits again as it did, at its place in its lane, and no attempt
     /// is used up.
     Release,
+    /// It is not its turn, and nothing was begun. It waits again for this time, and no attempt is used up.
+    Defer {
+        /// Counted from when it is settled.
+        after: Duration,
+    },
 }
 
 impl End {
@@ -273,7 +278,7 @@ impl End {
     pub fn state(&self) -> TaskState {
         match self {
             Self::Done(_) => TaskState::Done,
-            Self::Retry { .. } | Self::Release => TaskState::Waiting,
+            Self::Retry { .. } | Self::Release | Self::Defer { .. } => TaskState::Waiting,
             Self::Bury(_) => TaskState::Dead,
             Self::Hold(_) => TaskState::Held,
         }
@@ -291,12 +296,18 @@ impl End {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Retry { failure, .. } | Self::Bury(failure) | Self::Hold(failure) => Some(failure),
-            Self::Done(_) | Self::Release => None,
+            Self::Done(_) | Self::Release | Self::Defer { .. } => None,
         }
     }
 
+    /// Whether it gives a task back as if nothing had been begun.
+    pub fn is_given_back(&self) -> bool {
+        matches!(self, Self::Release | Self::Defer { .. })
+    }
+
     /// Whether a task that is in this state under the same fence was left so by an end like this one. `noted` is what its
-    /// history says of the attempt with that fence.
+    /// history says of the attempt with that fence. Which way a task was [given back](Self::is_given_back) leaves no trace, so
+    /// either of them is taken for the other.
     pub fn left(&self, state: TaskState, outcome: Option<&[u8]>, noted: Option<&Failure>) -> bool {
         self.state() == state && self.outcome().map(Bytes::as_ref) == outcome && self.failure() == noted
     }

@@ -1,5 +1,6 @@
 //! When to lease, and how much.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,6 +16,9 @@ const HUNGER_MAX: Duration = Duration::from_millis(5);
 /// How often the queue is asked at most for the sake of empty places while a lane has its share: there is much to hear of then,
 /// and most of it is about that lane.
 const BESIDE_EVERY: Duration = Duration::from_millis(50);
+
+/// How many of the tasks that were deferred here are looked for in time; others are found when it is time to look.
+const EXPECTED_MAX: usize = 1024;
 
 /// Leases much at once and seldom: a call costs the queue about as much for one task as for a hundred.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub(super) struct Appetite {
     /// The queue had less than was asked for, so it is not asked again before an arrival is heard or it is time to look.
     sated: bool,
     look_at: Instant,
+    /// When tasks are due that were deferred here for less than it takes to look again by itself.
+    expected: BTreeSet<Instant>,
     heard: bool,
     hungry_since: Option<Instant>,
     pub(super) backoff: Backoff,
@@ -50,6 +56,7 @@ impl Appetite {
             under_way: false,
             sated: false,
             look_at: now,
+            expected: BTreeSet::new(),
             heard: false,
             hungry_since: None,
             backoff: Backoff::new("lease tasks", now),
@@ -61,6 +68,14 @@ impl Appetite {
         self.heard = true;
     }
 
+    /// There is something at this time.
+    pub(super) fn expect(&mut self, at: Instant) {
+        self.expected.insert(at);
+        if self.expected.len() > EXPECTED_MAX {
+            self.expected.pop_last();
+        }
+    }
+
     /// When to ask the queue; `None` before something else happens.
     pub(super) fn due(&mut self, hand: &Hand, now: Instant) -> Option<Instant> {
         let room = self.room(hand);
@@ -70,7 +85,12 @@ impl Appetite {
         if self.under_way || room == 0 {
             return None;
         }
-        let wanted = if self.sated && !self.heard { self.look_at } else { now };
+        let wanted = if self.sated && !self.heard {
+            let expected = self.expected.first();
+            expected.map_or(self.look_at, |at| self.look_at.min(*at))
+        } else {
+            now
+        };
         let much = room >= (self.capacity / 4).max(1) || hand.runs() + hand.waits() == 0;
         let ready = if self.lane_wants_more(hand) {
             now
@@ -102,6 +122,7 @@ impl Appetite {
         self.asked_at = now;
         // Whatever arrives from here on may not be in the answer.
         self.heard = false;
+        self.expected = self.expected.split_off(&(now + Duration::from_nanos(1)));
         let room = self.room(hand);
         // Most of the time no lane can come to its share, and the queue need not mind.
         let near = room > self.lane_max || hand.by_lane().any(|(_, count)| count + room > self.lane_max);

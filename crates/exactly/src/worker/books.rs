@@ -24,7 +24,7 @@ impl Books {
     pub(super) fn settled(&self, task: &Leased, end: &End, fenced: Fenced) {
         if fenced == Fenced::Superseded {
             // What was not started is no loss.
-            if *end != End::Release {
+            if !end.is_given_back() {
                 telemetry::job_leases_lost(1);
             }
             log::lost(task, "how it ended came too late");
@@ -35,7 +35,7 @@ impl Books {
             End::Done(_) => (TaskState::Done, None),
             End::Retry { failure, .. } => (TaskState::Waiting, Some(failure)),
             End::Hold(failure) => (TaskState::Held, Some(failure)),
-            End::Release => (TaskState::Waiting, None),
+            End::Release | End::Defer { .. } => (TaskState::Waiting, None),
             End::Bury(failure) => {
                 log::buried(task, failure);
                 self.buried(&Buried {

@@ -76,6 +76,7 @@ impl Kinds {
             End::Bury(_) => 2,
             End::Hold(_) => 3,
             End::Release => 4,
+            End::Defer { .. } => 5,
         };
         self.meters(name).ends[position].increment(1);
     }

@@ -23,7 +23,7 @@ use super::round::Round;
 use super::settler::{Settler, Unsettled};
 use super::suspects::SUSPECTED_FROM;
 use super::{Drained, Ran, log};
-use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, TaskState, WorkerId};
+use crate::queue::{Ask, End, Failure, FailureKind, Leased, Queue, RESCUED_FOR_EVER, TaskState, WorkerId};
 use crate::spread::Spread;
 use crate::{retry, telemetry};
 
@@ -268,6 +268,8 @@ impl Shift {
                 None
             }
             (_, Some(Ran::End(end))) => Some(end),
+            // One of ours leaves no trace, and keeps its place in its lane.
+            (Some(Stop::Shutdown), None) if RESCUED_FOR_EVER.contains(&&*task.kind) => Some(End::Release),
             (Some(Stop::Shutdown), None) => Some(End::Retry {
                 after: Duration::ZERO,
                 failure: Failure::stopped(),

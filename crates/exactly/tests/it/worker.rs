@@ -8,6 +8,7 @@ mod rigged;
 mod schedules;
 mod suspects;
 mod telemetry;
+mod turns;
 mod work;
 
 use std::collections::BTreeMap;

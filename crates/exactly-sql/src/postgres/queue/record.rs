@@ -48,7 +48,7 @@ impl PgQueue {
             return self.record_done(conn, task, outcome).await;
         }
         let wait = match end {
-            End::Retry { after, .. } => *after,
+            End::Retry { after, .. } | End::Defer { after } => *after,
             End::Done(_) | End::Bury(_) | End::Hold(_) | End::Release => task.delay(),
         };
         let failure = end.failure();

@@ -171,7 +171,7 @@ impl PgQueue {
     ) -> Result<Vec<PgRow>, sqlx::Error> {
         let ends = || sorted.iter().map(|settlement| &settlement.end);
         let after = |end: &End| match end {
-            End::Retry { after, .. } => Some(millis_code(*after)),
+            End::Retry { after, .. } | End::Defer { after } => Some(millis_code(*after)),
             End::Release | End::Done(_) | End::Bury(_) | End::Hold(_) => None,
         };
         text.query()

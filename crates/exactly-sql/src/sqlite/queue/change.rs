@@ -3,6 +3,7 @@
 //! The rows are read and decided on one after the other, so two steps about one task in one call see each other. The
 //! decisions are those of [`MemoryQueue`](exactly::queue::MemoryQueue), which is the model.
 
+mod note;
 mod record;
 
 use std::collections::{HashMap, HashSet};
@@ -17,10 +18,10 @@ use exactly::queue::{
     BATCH_MAX, End, Failure, Fence, Lease, RESCUED_FOR_EVER, Rescued, Settlement, TaskId, TaskState, WorkerId,
 };
 
+use self::note::Note;
 use super::SqliteQueue;
 use super::table::{
     CHUNK, bind, blob, count, failure, fence, fence_number, id_bytes, moment, sized, state, stored_id, worker,
-    worker_bytes,
 };
 use crate::sqlite::table::timestamp;
 
@@ -42,17 +43,6 @@ struct Row {
     is_noted: bool,
     outcome: Option<Bytes>,
     is_changed: bool,
-}
-
-/// An attempt that ended without an outcome.
-struct Note {
-    task: i64,
-    fence: Fence,
-    worker: Option<WorkerId>,
-    started_at: Timestamp,
-    ended_at: Timestamp,
-    then: TaskState,
-    failure: Failure,
 }
 
 /// What is said of a settlement that was carried out before.
@@ -280,12 +270,16 @@ impl Row {
                 self.wait(self.ready_at.unwrap_or(now));
                 None
             }
+            End::Defer { after } => {
+                self.wait(now.after(*after));
+                None
+            }
         }
     }
 
     /// Whether a settlement of the present fence was applied before.
     fn repeated(&self, end: &End) -> Fenced {
-        // Two ends lead to waiting, and only the one that failed has a note.
+        // Of the ends that lead to waiting only the one that failed has a note.
         let noted = self.failure.as_ref().filter(|_| self.is_noted);
         if end.left(self.state, self.outcome.as_deref(), noted) {
             Fenced::Applied
@@ -381,18 +375,5 @@ impl Row {
         bind(arguments, self.failure.as_ref().map(|failure| failure.kind.code()))?;
         bind(arguments, self.failure.as_ref().map(|failure| failure.message.as_str()))?;
         bind(arguments, self.outcome.as_deref())
-    }
-}
-
-impl Note {
-    fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
-        bind(arguments, self.task)?;
-        bind(arguments, fence_number(self.fence))?;
-        bind(arguments, worker_bytes(self.worker))?;
-        bind(arguments, timestamp(self.started_at))?;
-        bind(arguments, timestamp(self.ended_at))?;
-        bind(arguments, self.then.code())?;
-        bind(arguments, self.failure.kind.code())?;
-        bind(arguments, self.failure.message.as_str())
     }
 }

@@ -207,6 +207,7 @@ impl Tables {
             End::Bury(failure) => self.fail(lease.id, failure, TaskState::Dead, now),
             End::Hold(failure) => self.fail(lease.id, failure, TaskState::Held, now),
             End::Release => self.wait_again(lease.id),
+            End::Defer { after } => self.wait(lease.id, now.after(*after)),
         }
         Fenced::Applied
     }
@@ -216,7 +217,7 @@ impl Tables {
         let Some(Row { view, history, .. }) = self.rows.get(&lease.id) else {
             return Fenced::Superseded;
         };
-        // Two ends lead to waiting, and only the one that failed has a note.
+        // Of the ends that lead to waiting only the one that failed has a note.
         let noted = history.last().filter(|attempt| attempt.fence == lease.fence);
         let noted = noted.map(|attempt| &attempt.failure);
         let same = view.fence == lease.fence && end.left(view.state, view.outcome.as_deref(), noted);

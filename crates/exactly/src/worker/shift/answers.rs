@@ -139,6 +139,11 @@ impl Shift {
             };
             let Unsettled { task, end, .. } = unsettled;
             self.hand.let_go(task.lease);
+            if let End::Defer { after } = end
+                && after < self.settings.poll_every
+            {
+                self.appetite.expect(now + after);
+            }
             self.books.settled(&task, &end, fenced);
         }
     }
