@@ -10,6 +10,8 @@ mod error;
 mod name;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod prefix;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "axum")]

@@ -3,6 +3,7 @@
 mod tables;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -289,11 +290,11 @@ impl Registry for MemoryQueue {
 
     fn cards<'a>(&'a self, prefix: &'a str, after: &'a str, limit: u32) -> Reply<'a, Vec<Card>> {
         self.step(move |tables, _| {
-            let cards = tables
-                .cards
-                .values()
-                .filter(|card| card.name.starts_with(prefix) && &*card.name > after);
+            let first = Bound::Included(prefix.max(after));
+            let cards = tables.cards.range::<str, _>((first, Bound::Unbounded));
+            let cards = cards.map(|(_, card)| card).filter(|card| &*card.name > after);
             cards
+                .take_while(|card| card.name.starts_with(prefix))
                 .take(usize::try_from(limit).unwrap_or(usize::MAX))
                 .cloned()
                 .collect()

@@ -11,6 +11,7 @@ use super::PgQueue;
 use super::enqueue::corrupt;
 use crate::error::failed;
 use crate::postgres::row::PgTime;
+use crate::prefix::behind_all;
 
 /// The milliseconds of the server's clock.
 const NOW_MS: &str = "floor(1000 * extract(epoch from clock_timestamp()))::int8";
@@ -47,6 +48,7 @@ impl Registry for PgQueue {
             let mut query = self.select_cards();
             query.push(" where name >= ").push_bind(prefix);
             query.push(" and name > ").push_bind(after);
+            query.push(" and name < ").push_bind(behind_all(prefix));
             query.push(" and starts_with(name, ").push_bind(prefix);
             query.push(") order by name limit ").push_bind(i64::from(limit));
             let rows = self.look(query).await.map_err(failed("list cards"))?;

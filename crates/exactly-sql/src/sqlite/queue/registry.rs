@@ -10,6 +10,7 @@ use sqlx::{Row as _, SqlStr};
 use super::SqliteQueue;
 use super::inspect::read;
 use crate::error::failed;
+use crate::prefix::behind_all;
 use crate::sqlite::table::{instant, sql, timestamp};
 
 /// The columns of a value by its name.
@@ -36,7 +37,7 @@ impl CardStatements {
             )),
             read: sql(format!("select {CARD} from {cards} where name = ?")),
             list: sql(format!(
-                "select {CARD} from {cards} where name >= ? and name > ? and substr(name, 1, length(?)) = ? \
+                "select {CARD} from {cards} where name >= ? and name > ? and name < ? and substr(name, 1, length(?)) = ? \
                  order by name limit ?"
             )),
             erase: sql(format!("delete from {cards} where name = ? and revision = ?")),
@@ -92,6 +93,7 @@ impl Registry for SqliteQueue {
             let rows = sqlx::query(self.statements.cards.list.clone())
                 .bind(prefix)
                 .bind(after)
+                .bind(behind_all(prefix))
                 .bind(prefix)
                 .bind(prefix)
                 .bind(limit)
