@@ -13,19 +13,23 @@ pub mod delivery;
 mod dispatch;
 mod event;
 mod inbox;
+mod order;
 mod outbox;
 mod signature;
 
 #[cfg(feature = "webhook-delivery")]
 pub use self::dispatch::{
-    Copies, DELIVERY_KIND, DeliveryName, Dispatcher, Endpoint, EndpointError, EndpointFailure, EndpointHealth,
-    EndpointId, EndpointSecret, Endpoints, InvalidEndpoint, InvalidReplay, Parking, REPLAY_KIND, Replay, ReplayError,
-    ReplayId, ReplayState, ReplayView, Replays, Standing, Tally, TypeFilter, Which,
+    Copies, DELIVERY_KIND, DeliveryName, Dispatcher, Enclosed, Endpoint, EndpointError, EndpointFailure,
+    EndpointHealth, EndpointId, EndpointSecret, Endpoints, InvalidEndpoint, InvalidReplay, Parking, REPLAY_KIND,
+    Replay, ReplayError, ReplayId, ReplayState, ReplayView, Replays, Standing, Tally, TypeFilter, Which,
 };
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
 pub use self::inbox::{
     Applying, Inbox, InboxBuilder, Incoming, InvalidInbox, NotReceived, Receipt, Received, Refused, Version,
 };
+pub use self::order::OrderKey;
+#[cfg(feature = "webhook-delivery")]
+use self::order::SHARDS;
 pub use self::outbox::{EVENT_KIND, Outbox, PublishError, Published};
 pub use self::signature::{
     ID_HEADER, InvalidKey, Rejected, SIGNATURE_HEADER, Secret, SharedSecret, Signer, SigningKey, TIMESTAMP_HEADER,

@@ -16,13 +16,15 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 6] = [
+const TASKS: [&str; 7] = [
     super::queue::TABLES,
     super::queue::READY,
     super::queue::CARDS,
-    super::queue::PUBLISH,
+    // The function that publishes, which the last one replaces.
+    "",
     super::queue::MARKS,
     super::queue::MARKS_DATED,
+    super::queue::PUBLISH,
 ];
 
 const RECORDS: &str = r"create table if not exists {table} (
@@ -77,6 +79,9 @@ const MARKS: &str = "_marks";
 /// What the name of the function that publishes events has more than the table's.
 const PUBLISHES: &str = "_publish";
 
+/// The same for the one that publishes them in order.
+const PUBLISHES_ORDERED: &str = "_publish_ordered";
+
 /// What a table is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
@@ -103,7 +108,7 @@ impl Layout {
     fn longest_suffix(self) -> &'static str {
         match self {
             Self::Calls => COMPLETES,
-            Self::Tasks => SCHEDULES,
+            Self::Tasks => PUBLISHES_ORDERED,
         }
     }
 
@@ -170,6 +175,11 @@ impl Place {
         format!("{}.\"{}{PUBLISHES}\"", self.schema.quoted(), self.table)
     }
 
+    /// The function that publishes events in order, as statements name it.
+    fn publish_ordered(&self) -> String {
+        format!("{}.\"{}{PUBLISHES_ORDERED}\"", self.schema.quoted(), self.table)
+    }
+
     /// The highest numbers of what comes out of order, as statements name them.
     pub(super) fn marks(&self) -> String {
         format!("{}.\"{}{MARKS}\"", self.schema.quoted(), self.table)
@@ -218,6 +228,7 @@ impl Place {
             let script = script.replace("{schedules}", &self.schedules());
             let script = script.replace("{cards}", &self.cards());
             let script = script.replace("{publish}", &self.publish());
+            let script = script.replace("{publish_ordered}", &self.publish_ordered());
             let script = script.replace("{marks}", &self.marks());
             script.replace("{complete}", &self.complete())
         };

@@ -7,6 +7,8 @@ mod function;
 #[cfg(feature = "postgres")]
 mod notified;
 #[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
+mod ordered;
+#[cfg(all(feature = "axum", feature = "postgres", feature = "sqlite"))]
 mod through;
 
 use exactly::queue::{Ask, InspectQueue as _, Queue as _, TaskId, TransactionalQueue as _, WorkerId};

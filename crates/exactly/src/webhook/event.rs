@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::OrderKey;
 use crate::clock::Timestamp;
 use crate::queue::Task;
 
@@ -17,6 +18,7 @@ pub struct Event {
     id: EventId,
     kind: EventType,
     timestamp: Option<Timestamp>,
+    order_key: Option<OrderKey>,
     data: Box<RawValue>,
 }
 
@@ -43,6 +45,7 @@ impl Event {
             id,
             kind: event_type,
             timestamp: None,
+            order_key: None,
             data,
         })
     }
@@ -51,6 +54,14 @@ impl Event {
     #[must_use]
     pub fn at(mut self, timestamp: Timestamp) -> Self {
         self.timestamp = Some(timestamp);
+        self
+    }
+
+    /// Sent to each endpoint after what was published before it under the same key, and was sent there or given up. It is part
+    /// of what may not change under its id.
+    #[must_use]
+    pub fn ordered_by(mut self, key: OrderKey) -> Self {
+        self.order_key = Some(key);
         self
     }
 
@@ -64,6 +75,11 @@ impl Event {
         &self.kind
     }
 
+    /// What it is in order with, if it is with anything.
+    pub fn order_key(&self) -> Option<&OrderKey> {
+        self.order_key.as_ref()
+    }
+
     /// What is kept of it: the same bytes each time, so that another content under the same id is noticed.
     pub(super) fn stored(&self, source: &str) -> Bytes {
         let stored = Stored {
@@ -71,6 +87,7 @@ impl Event {
             event_type: self.kind.clone(),
             timestamp: self.timestamp.map(rfc3339),
             source: source.into(),
+            order_key: self.order_key.clone(),
             data: self.data.clone(),
         };
         serde_json::to_vec(&stored)
@@ -95,6 +112,9 @@ pub struct Stored {
     pub timestamp: Option<String>,
     /// Who told of it.
     pub source: Box<str>,
+    /// What it is in order with, if that was said.
+    #[serde(rename = "orderKey", skip_serializing_if = "Option::is_none")]
+    pub order_key: Option<OrderKey>,
     /// What there is to tell.
     pub data: Box<RawValue>,
 }
@@ -105,10 +125,11 @@ impl Stored {
         serde_json::from_slice(payload).map_err(|error| InvalidEvent(format!("stored event: {error}")))
     }
 
-    /// What is sent of it, the same bytes to everybody and each time.
+    /// What is sent of it, the same bytes to everybody and each time. What it is in order with is nobody else's business.
     pub fn body(&self, published_at: Timestamp) -> Bytes {
         let sent = Stored {
             timestamp: self.timestamp.clone().or_else(|| Some(rfc3339(published_at))),
+            order_key: None,
             ..self.clone()
         };
         serde_json::to_vec(&sent)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Event, EventId, InvalidEvent};
 use crate::StoreError;
-use crate::queue::{BATCH_MAX, Enqueued, Queue, Task, TransactionalQueue};
+use crate::queue::{BATCH_MAX, Enqueued, InvalidTask, Queue, Task, TransactionalQueue};
 
 /// The kind of the task that an event is until it has become deliveries.
 pub const EVENT_KIND: &str = "exactly.event";
@@ -47,8 +47,14 @@ impl<Q: ?Sized> Outbox<Q> {
     }
 
     fn tasks(&self, events: &[Event]) -> Result<Vec<Task>, PublishError> {
-        let task = |event: &Event| Task::new(EVENT_KIND, event.id().as_str(), event.stored(&self.source));
-        let tasks = events.iter().map(task).collect::<Result<_, _>>();
+        let task = |event: &Event| {
+            let task = Task::new(EVENT_KIND, event.id().as_str(), event.stored(&self.source))?;
+            Ok(match event.order_key() {
+                Some(key) => task.in_lane(key.lane()),
+                None => task,
+            })
+        };
+        let tasks = events.iter().map(task).collect::<Result<_, InvalidTask>>();
         tasks.map_err(|error| PublishError::Invalid(InvalidEvent(error.to_string())))
     }
 }

@@ -3,6 +3,8 @@
 mod endpoints;
 mod failing;
 mod isolation;
+mod order;
+mod order_kept;
 mod receiver;
 mod replays;
 mod sending;
@@ -10,11 +12,13 @@ mod sending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exactly::queue::{AttemptView, InspectQueue, MemoryQueue, TaskFilter, TaskId, TaskPage, TaskState, TaskView};
+use exactly::queue::{
+    AttemptView, InspectQueue, MemoryQueue, Registry, TaskFilter, TaskId, TaskPage, TaskState, TaskView,
+};
 use exactly::webhook::delivery::{Course, Destinations, Sender};
 use exactly::webhook::{
-    DELIVERY_KIND, Dispatcher, Endpoint, EndpointId, Endpoints, Event, EventId, EventType, Outbox, Parking, Published,
-    Secret,
+    DELIVERY_KIND, Dispatcher, Endpoint, EndpointId, Endpoints, Event, EventId, EventType, OrderKey, Outbox, Parking,
+    Published, Secret,
 };
 use exactly::worker::{Builder, Running, Worker};
 use tokio::time::{sleep, timeout};
@@ -77,6 +81,13 @@ impl Post {
         assert_eq!(published, Published::New);
     }
 
+    /// Publishes an event that is in order with others of this key.
+    async fn publish_ordered(&self, id: &str, event_type: &str, key: &str) {
+        let event = event(id, event_type).ordered_by(OrderKey::new(key).unwrap());
+        let published = self.outbox.publish(&event).await.unwrap();
+        assert_eq!(published, Published::New);
+    }
+
     async fn delivery(&self, event: &str, endpoint: &str) -> TaskView {
         let id = TaskId::of(DELIVERY_KIND, &format!("{event} {endpoint}"));
         timeout(SOON, async {
@@ -134,7 +145,7 @@ fn work_by(queue: &Arc<MemoryQueue>, parking: Parking, worker: Builder, deadline
     started(dispatcher(queue, parking, deadline), worker)
 }
 
-fn started(dispatcher: Dispatcher<MemoryQueue>, worker: Builder) -> Running {
+fn started<Q: Registry + InspectQueue>(dispatcher: Dispatcher<Q>, worker: Builder) -> Running {
     let worker = dispatcher.register(worker).poll_every(Duration::from_millis(20));
     worker.start().unwrap()
 }
@@ -144,7 +155,7 @@ fn course(apart: Duration) -> Course {
     Course::new((0..10).map(|n| apart * n).collect::<Vec<_>>()).unwrap()
 }
 
-fn dispatcher(queue: &Arc<MemoryQueue>, parking: Parking, deadline: Duration) -> Dispatcher<MemoryQueue> {
+fn dispatcher<Q: Registry>(queue: &Arc<Q>, parking: Parking, deadline: Duration) -> Dispatcher<Q> {
     let sender = Sender::builder()
         .destinations(Destinations::default().allow_private())
         .deadline(deadline)

@@ -1,4 +1,5 @@
-create or replace function {publish}(
+create or replace function {publish_ordered}(
+    order_key text,
     event_id text,
     event_type text,
     source text,
@@ -22,10 +23,16 @@ declare
     h bigint[] := array[1732584193, 4023233417, 2562383102, 271733878, 3285377520]::bigint[];
     digest bytea := '';
     task uuid;
+    place text := KIND;
     stored bytea;
     before bytea;
     at timestamptz;
 begin
+    if octet_length(order_key) not between 1 and 128 or order_key ~ '[\u0001-\u001f\u007f-\u009f]' then
+        raise exception using errcode = 'invalid_parameter_value',
+            message = 'publish event: order_key is not 1 to 128 bytes without control characters',
+            hint = 'Pass what the event is in order with, or null if it is with nothing.';
+    end if;
     if event_id is null or event_id !~ '^[!-\-/-~]{1,128}$' then
         raise exception using errcode = 'invalid_parameter_value',
             message = 'publish event: event_id is not 1 to 128 visible ASCII characters without a dot',
@@ -89,15 +96,18 @@ begin
     digest := set_byte(digest, 8, (get_byte(digest, 8) & 63) | 128);
     task := encode(digest, 'hex')::uuid;
 
+    if order_key is not null then
+        place := KIND || '/' || lpad((get_byte(sha256(convert_to(order_key, 'UTF8')), 0) % 16)::text, 2, '0');
+    end if;
     -- As the library writes it, so that the same event is the same whoever publishes it.
     stored := convert_to('{"eventId":' || to_json(event_id) || ',"eventType":' || to_json(event_type)
         || coalesce(',"timestamp":"' || to_char(happened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '"', '')
-        || ',"source":' || to_json(source) || ',"data":' || data || '}', 'UTF8');
+        || ',"source":' || to_json(source) || coalesce(',"orderKey":' || to_json(order_key), '') || ',"data":' || data || '}', 'UTF8');
     loop
         at := clock_timestamp();
         -- A second publisher waits here until the first one's transaction ends.
         insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
-        values (at, at, floor(1000 * extract(epoch from at))::int8, 0, task, KIND, event_id, KIND, stored)
+        values (at, at, floor(1000 * extract(epoch from at))::int8, 0, task, KIND, event_id, place, stored)
         on conflict (id) do nothing;
         if found then
             return true;
@@ -113,6 +123,22 @@ begin
     end if;
     return false;
 end
+$exactly$;
+comment on function {publish_ordered} is
+    'Publishes an event as {publish} does, to arrive at each endpoint after what was published before it with the same order_key. With null it is in order with nothing.';
+revoke execute on function {publish_ordered} from public;
+create or replace function {publish}(
+    event_id text,
+    event_type text,
+    source text,
+    data json,
+    happened_at timestamptz default null
+) returns boolean
+language sql
+security definer
+set search_path = pg_catalog, pg_temp
+as $exactly$
+    select {publish_ordered}(null, event_id, event_type, source, data, happened_at)
 $exactly$;
 comment on function {publish} is
     'Publishes an event in the transaction of the change that it tells of. False: it was published before. Raises 23505 if it was with another content.';

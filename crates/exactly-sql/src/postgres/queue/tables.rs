@@ -62,7 +62,9 @@ pub(in crate::postgres) const CARDS: &str = r#"create table if not exists {cards
 );
 "#;
 
-/// The function by which a service in any language publishes an event in its own transaction. One per table, as with calls.
+/// The functions by which a service in any language publishes an event in its own transaction. One of each per table, as with
+/// calls. The first one has a parameter more, and under the name of the second it would be another function beside it, without
+/// its grants.
 pub(in crate::postgres) const PUBLISH: &str = include_str!("publish.sql");
 
 /// Since when a task was due is kept while it runs, so that it goes back to its place in its lane.

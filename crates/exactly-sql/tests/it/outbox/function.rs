@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use exactly::queue::{InspectQueue as _, TaskId};
-use exactly::webhook::{EVENT_KIND, Event, EventId, EventType, Outbox, Published, Stored};
+use exactly::webhook::{EVENT_KIND, Event, EventId, EventType, OrderKey, Outbox, Published, Stored};
 use exactly_conformance::QueueHarness as _;
 use sqlx::{AssertSqlSafe, Executor as _};
 
@@ -51,6 +51,99 @@ async fn an_event_of_the_function_is_the_librarys() {
         Stored::read(&stored.payload).unwrap().timestamp.unwrap(),
         "2026-02-19T07:00:00.500Z"
     );
+}
+
+/// Calls the function for events in order with these arguments, as SQL.
+async fn publish_ordered(yard: &Yard, arguments: &str) -> Result<bool, sqlx::Error> {
+    let call = format!("select {}.tasks_publish_ordered({arguments})", yard.0.schema);
+    sqlx::query_scalar(AssertSqlSafe(call)).fetch_one(&yard.0.pool).await
+}
+
+/// With a key, too: the same bytes in the same lane, whoever publishes it.
+#[tokio::test]
+async fn an_ordered_event_of_the_function_is_the_librarys() {
+    let yard = Yard::fresh().await;
+    let queue = yard.open().await;
+    let outbox = Outbox::new(Arc::clone(&queue), "shop").unwrap();
+    let longest = "x".repeat(128);
+    let keys = ["inv-1", "inv-2", "inv-3", "1", "a \"b\" \\ / ä\u{2028}", "🦀", &longest];
+    for (n, key) in keys.into_iter().enumerate() {
+        let [by_function, by_library] = [format!("f-{n}"), format!("l-{n}")];
+        let arguments = format!("'{key}', '{by_function}', 'invoice.paid', 'shop', '{{\"total\":7}}'");
+        assert!(publish_ordered(&yard, &arguments).await.unwrap());
+        assert!(!publish_ordered(&yard, &arguments).await.unwrap());
+        let key = OrderKey::new(key).unwrap();
+        let same = event(&by_function, 7).ordered_by(key.clone());
+        assert_eq!(outbox.publish(&same).await.unwrap(), Published::Before);
+        let other = event(&by_library, 7).ordered_by(key.clone());
+        assert_eq!(outbox.publish(&other).await.unwrap(), Published::New);
+        let [one, two] = [by_function, by_library].map(|id| TaskId::of(EVENT_KIND, &id));
+        let (one, two) = (queue.show(one).await.unwrap(), queue.show(two).await.unwrap());
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert_eq!((&one.lane, &one.lane), (&two.lane, &key.lane()));
+        assert_eq!(Stored::read(&one.payload).unwrap().order_key, Some(key));
+        let without = arguments.split_once(", ").unwrap().1;
+        let conflict = publish(&yard, without).await.unwrap_err();
+        assert!(
+            conflict.as_database_error().unwrap().is_unique_violation(),
+            "{conflict}"
+        );
+    }
+    // Null is no key.
+    let arguments = "null, 'evt_1', 'invoice.paid', 'shop', '{\"total\":7}', '2026-02-19 09:00Z'";
+    assert!(publish_ordered(&yard, arguments).await.unwrap());
+    let without = arguments.split_once(", ").unwrap().1;
+    assert!(!publish(&yard, without).await.unwrap());
+    let stored = queue.show(TaskId::of(EVENT_KIND, "evt_1")).await.unwrap().unwrap();
+    assert_eq!(stored.lane.as_str(), EVENT_KIND);
+    assert_eq!(Stored::read(&stored.payload).unwrap().order_key, None);
+    for key in [
+        "''",
+        "repeat('x', 129)",
+        "repeat('ä', 65)",
+        "'a' || chr(10)",
+        "chr(133)",
+    ] {
+        let refused = publish_ordered(&yard, &format!("{key}, 'evt_2', 'a.b', 'shop', '1'")).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("order_key"), "{key}: {refused}");
+    }
+}
+
+/// Whoever was allowed to publish still is after a migration, and to publish in order only who is allowed that.
+#[tokio::test]
+async fn grants_outlive_the_migration() {
+    let yard = Yard::fresh().await;
+    let (schema, role) = (&yard.0.schema, format!("role_{}", yard.0.schema));
+    let run = async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&yard.0.pool).await.unwrap();
+    run(format!(
+        "create role {role}; grant usage on schema {schema} to {role};
+         grant execute on function {schema}.tasks_publish to {role};
+         update {schema}.exactly_versions set version = 6"
+    ))
+    .await;
+    drop(yard.open().await);
+    let may = async |function: &str, who: &str| -> bool {
+        let call = format!("select has_function_privilege('{who}', '{schema}.{function}'::regproc, 'execute')");
+        sqlx::query_scalar(AssertSqlSafe(call))
+            .fetch_one(&yard.0.pool)
+            .await
+            .unwrap()
+    };
+    assert!(may("tasks_publish", &role).await);
+    assert!(!may("tasks_publish_ordered", &role).await);
+    let mut tx = yard.0.pool.begin().await.unwrap();
+    tx.execute(AssertSqlSafe(format!("set local role {role}")))
+        .await
+        .unwrap();
+    let call = format!("select {schema}.tasks_publish('evt_1', 'a.b', 'shop', '1')");
+    let published: bool = sqlx::query_scalar(AssertSqlSafe(call))
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+    assert!(published);
+    tx.rollback().await.unwrap();
+    run(format!("drop owned by {role}; drop role {role}")).await;
 }
 
 #[tokio::test]

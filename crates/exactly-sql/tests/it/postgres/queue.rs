@@ -157,7 +157,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
         .migrate(false)
         .start()
         .await;
-    assert!(unmigrated.unwrap_err().to_string().contains("version 6"));
+    assert!(unmigrated.unwrap_err().to_string().contains("version 7"));
     let queue = yard.open().await;
     let back = Settlement::new(running.lease, End::Release);
     assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);

@@ -1,8 +1,10 @@
 //! Deliveries: tasks that are sent.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use metrics::counter;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -12,11 +14,16 @@ use super::endpoints::MEND_KIND;
 use super::fan_out::FanOut;
 use super::health::Notes;
 use super::letter::Letter;
+use super::lines::Lines;
+use super::mend::Mend;
+use super::ordered::OrderedLanes;
 use super::pace::Pace;
 use super::replaying::Replaying;
 use super::roster::{Known, Roster};
+use super::turn::waits_for;
 use super::{
-    DELIVERY_KIND, DeliveryName, Endpoint, EndpointError, EndpointId, Endpoints, REPLAY_KIND, Replays, Standing,
+    DELIVERY_KIND, DeliveryName, Enclosed, Endpoint, EndpointError, EndpointId, Endpoints, REPLAY_KIND, Replays,
+    Standing,
 };
 use crate::queue::{End, Failure, FailureKind, InspectQueue, Leased, Registry};
 use crate::spread::Spread;
@@ -81,6 +88,8 @@ impl<Q: Registry + InspectQueue + ?Sized> Dispatcher<Q> {
         let fan_out = FanOut {
             queue: Arc::clone(&self.queue),
             roster: Arc::clone(&roster),
+            lines: Lines::new(Arc::clone(&self.queue)),
+            lanes: OrderedLanes::default(),
             spread: Spread::new(),
         };
         let replaying = Replaying {
@@ -146,8 +155,12 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
             let Some(DeliveryName { event, endpoint, .. }) = DeliveryName::of_key(&task.key) else {
                 return buried(FailureKind::Unreadable, format!("{:?} names no delivery", task.key));
             };
-            match self.cleared(task, &endpoint).await {
-                Ok(endpoint) => self.deliver(task, &event, &endpoint).await,
+            let enclosed = match Enclosed::read(&task.payload) {
+                Ok(enclosed) => enclosed,
+                Err(error) => return buried(FailureKind::Unreadable, error.to_string()),
+            };
+            match self.cleared(task, &endpoint, enclosed.after).await {
+                Ok(endpoint) => self.deliver(task, (&event, &enclosed.body), &endpoint).await,
                 Err(ran) => ran,
             }
         })
@@ -156,8 +169,11 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
 
 impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     /// The endpoint, if it is to get this delivery at its turn; otherwise what becomes of the delivery.
-    async fn cleared(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
+    async fn cleared(&self, task: &Leased, id: &EndpointId, after: Option<EventId>) -> Result<Arc<Endpoint>, Ran> {
         let endpoint = self.open(task, id).await?;
+        if let Some(after) = after {
+            self.in_turn(task, &DeliveryName::new(after, id.clone())).await?;
+        }
         if self.pace.turn(&endpoint).await {
             // It may have been changed while this waited.
             return self.open(task, id).await;
@@ -165,16 +181,29 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         Ok(endpoint)
     }
 
+    /// Whether the delivery that goes first is over; otherwise this one waits.
+    async fn in_turn(&self, task: &Leased, first: &DeliveryName) -> Result<(), Ran> {
+        // Whatever was sent of this one, it was its turn then. If the first one is sent again by hand, that holds up nothing.
+        if task.failures > 0 {
+            return Ok(());
+        }
+        match waits_for(&*self.queue, task, first).await {
+            Ok(None) => Ok(()),
+            Ok(Some(after)) => Err(Ran::End(End::Defer { after })),
+            Err(error) => Err(later(task, &error)),
+        }
+    }
+
     /// The same, at this moment.
     async fn open(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
         let endpoint = match self.patiently(id).await {
             Ok(Some(Known::Endpoint(endpoint))) => endpoint,
-            Ok(Some(Known::Unreadable)) => return Err(self.closed(id).await),
+            Ok(Some(Known::Unreadable)) => return Err(self.closed(task, id).await),
             Ok(None) => return Err(buried(FailureKind::Logic, format!("endpoint {id} was deleted"))),
-            Err(error) => return Err(again(&error.to_string())),
+            Err(error) => return Err(later(task, &error)),
         };
         if !endpoint.standing.is_active() {
-            return Err(self.closed(id).await);
+            return Err(self.closed(task, id).await);
         }
         if endpoint.discards(task.enqueued_at) {
             let why = "discarded, as somebody asked for".to_owned();
@@ -202,26 +231,26 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         self.endpoint(id).await
     }
 
-    async fn deliver(&self, task: &Leased, event: &EventId, endpoint: &Endpoint) -> Ran {
+    async fn deliver(&self, task: &Leased, (event, body): (&EventId, &Bytes), endpoint: &Endpoint) -> Ran {
         let began = Instant::now();
-        let letter = match Letter::new(event, endpoint, task) {
+        let letter = match Letter::new(event, endpoint, body) {
             Ok(letter) => letter,
             Err(why) => return self.unsendable(&self.attempt(task, began).await, &why),
         };
-        let exchange = self.sender.send(letter.parcel(task)).await;
+        let exchange = self.sender.send(letter.parcel(body)).await;
         self.concluded(task, (event, endpoint), &exchange, began).await
     }
 
     /// The endpoint gets nothing for now, and its lane is open nonetheless: somebody was stopped between changing the one and
     /// the other, or has just changed both.
-    async fn closed(&self, endpoint: &EndpointId) -> Ran {
+    async fn closed(&self, task: &Leased, endpoint: &EndpointId) -> Ran {
         let mended = async {
             self.roster.fresh().await?;
             self.endpoints.mend_surely(endpoint).await
         };
         match mended.await {
             Ok(()) => Ran::End(End::Release),
-            Err(error) => again(&error.to_string()),
+            Err(error) => later(task, &error),
         }
     }
 
@@ -321,28 +350,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     }
 }
 
-/// Makes an endpoint's lane what the endpoint says: after its rest, or because somebody may have been stopped half way.
-#[derive(Debug)]
-struct Mend<Q: ?Sized>(Endpoints<Q>);
-
-impl<Q: Registry + ?Sized> Handler for Mend<Q> {
-    fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
-        Box::pin(async move {
-            let endpoint = std::str::from_utf8(&task.payload)
-                .ok()
-                .and_then(|id| EndpointId::new(id).ok());
-            let Some(id) = endpoint else {
-                return buried(FailureKind::Unreadable, "the payload names no endpoint".to_owned());
-            };
-            match self.0.mend_lane(&id).await {
-                Ok(()) => Ran::End(End::Done("".into())),
-                Err(error) => again(&error.to_string()),
-            }
-        })
-    }
-}
-
-fn told(exchange: &Exchange) -> bytes::Bytes {
+fn told(exchange: &Exchange) -> Bytes {
     let (status, body, cut) = match &exchange.answer {
         Ok(Answer { status, body, cut, .. }) => (status.as_u16(), &body[..], *cut),
         Err(_) => (0, &[][..], false),
@@ -358,16 +366,18 @@ fn told(exchange: &Exchange) -> bytes::Bytes {
         .into()
 }
 
-fn buried(kind: FailureKind, message: String) -> Ran {
+pub(super) fn buried(kind: FailureKind, message: String) -> Ran {
     Ran::End(End::Bury(Failure::new(kind, message)))
 }
 
-/// Our own database was in the way, and nothing was sent.
-fn again(message: &str) -> Ran {
-    Ran::End(soon(message))
+/// Our own database was in the way, and nothing was sent: no attempt is used up, by which one that is not in its turn would look
+/// as if it had been.
+fn later(task: &Leased, error: &dyn fmt::Display) -> Ran {
+    tracing::warn!(task = %task.lease.id, %error, "a delivery waits");
+    Ran::End(End::Defer { after: SOON })
 }
 
-fn soon(message: &str) -> End {
+pub(super) fn soon(message: &str) -> End {
     End::Retry {
         after: SOON,
         failure: Failure::new(FailureKind::Transient, message),

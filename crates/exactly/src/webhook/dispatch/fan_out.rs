@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::lines::Lines;
+use super::ordered::OrderedLanes;
 use super::roster::Roster;
 use super::{DeliveryName, EndpointError, EndpointId};
-use crate::queue::{End, Failure, FailureKind, Leased, Registry, Task};
+use crate::queue::{End, Failure, FailureKind, InspectQueue, Leased, Registry, Task};
 use crate::retry::{Jitter, Schedule};
 use crate::spread::Spread;
 use crate::webhook::Stored;
@@ -38,12 +40,14 @@ pub(super) const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) struct FanOut<Q: ?Sized> {
     pub(super) queue: Arc<Q>,
     pub(super) roster: Arc<Roster<Q>>,
+    pub(super) lines: Lines<Q>,
+    pub(super) lanes: OrderedLanes,
     pub(super) spread: Spread,
 }
 
 /// What became of an event.
 #[derive(Debug, Serialize)]
-struct Outcome {
+pub(super) struct Outcome {
     deliveries: usize,
     /// Whom it goes to, by id: what was made of an event is found also when endpoints are long gone. With a limit, since it is
     /// for people.
@@ -53,19 +57,31 @@ struct Outcome {
 /// How many endpoints an outcome names.
 const NAMED_MAX: usize = 1000;
 
-impl<Q: Registry + ?Sized> Handler for FanOut<Q> {
+impl Outcome {
+    pub(super) fn of(mut to: Vec<EndpointId>) -> Self {
+        let deliveries = to.len();
+        to.truncate(NAMED_MAX);
+        Self { deliveries, to }
+    }
+
+    pub(super) fn end(&self) -> End {
+        let told = serde_json::to_vec(self).expect("numbers and texts can be written");
+        End::Done(told.into())
+    }
+}
+
+impl<Q: Registry + InspectQueue + ?Sized> Handler for FanOut<Q> {
     fn run<'a>(&'a self, task: &'a Leased) -> Run<'a> {
         Box::pin(async move {
             let event = match Stored::read(&task.payload) {
                 Ok(event) => event,
                 Err(error) => return Ran::End(End::Bury(Failure::new(FailureKind::Unreadable, error.to_string()))),
             };
+            if let Some(key) = &event.order_key {
+                return Ran::End(self.in_order(&event, key, task).await);
+            }
             Ran::End(match self.fan_out(&event, task).await {
-                Ok(outcome) => End::Done(
-                    serde_json::to_vec(&outcome)
-                        .expect("numbers and texts can be written")
-                        .into(),
-                ),
+                Ok(outcome) => outcome.end(),
                 Err(error) => again(task, &error.to_string(), &self.spread),
             })
         })
@@ -74,22 +90,24 @@ impl<Q: Registry + ?Sized> Handler for FanOut<Q> {
 
 impl<Q: Registry + ?Sized> FanOut<Q> {
     async fn fan_out(&self, event: &Stored, task: &Leased) -> Result<Outcome, EndpointError> {
-        // Read now, so that an endpoint that was there when the event was committed is in it.
-        let list = self.roster.fresh().await?;
+        let to = self.wanting(event).await?;
         let body = event.body(task.enqueued_at);
-        let mut to: Vec<EndpointId> = list.wanting(&event.event_type).cloned().collect();
-        to.sort_unstable();
         let delivery_to = |to: &EndpointId| delivery(&DeliveryName::new(event.id.clone(), to.clone()), &body);
         let deliveries: Vec<_> = to.iter().map(delivery_to).collect();
         let fitting = CHUNK_BYTES_MAX / body.len().max(1);
         for deliveries in deliveries.chunks(fitting.clamp(1, CHUNK_MAX)) {
             let _ = self.queue.enqueue(deliveries).await?;
         }
-        to.truncate(NAMED_MAX);
-        Ok(Outcome {
-            deliveries: deliveries.len(),
-            to,
-        })
+        Ok(Outcome::of(to))
+    }
+
+    /// Who gets an event, by id.
+    pub(super) async fn wanting(&self, event: &Stored) -> Result<Vec<EndpointId>, EndpointError> {
+        // Read now, so that an endpoint that was there when the event was committed is in it.
+        let list = self.roster.fresh().await?;
+        let mut to: Vec<EndpointId> = list.wanting(&event.event_type).cloned().collect();
+        to.sort_unstable();
+        Ok(to)
     }
 }
 
@@ -103,9 +121,9 @@ pub(super) fn again(task: &Leased, why: &str, spread: &Spread) -> End {
     }
 }
 
-/// A delivery. What is sent is in it, the same bytes at each attempt.
-pub(super) fn delivery(name: &DeliveryName, body: &bytes::Bytes) -> Task {
-    Task::new(DELIVERY_KIND, name.to_string(), body.clone())
+/// A delivery of this payload, which [`Enclosed`](super::Enclosed) reads and writes.
+pub(super) fn delivery(name: &DeliveryName, payload: &bytes::Bytes) -> Task {
+    Task::new(DELIVERY_KIND, name.to_string(), payload.clone())
         .expect("ids are short and visible, and an event fits into a task")
         .in_lane(name.endpoint.lane())
 }

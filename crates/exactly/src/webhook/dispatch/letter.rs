@@ -1,10 +1,10 @@
 //! What one attempt puts on the wire.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::Endpoint;
 use crate::clock::{Clock, WallClock};
-use crate::queue::Leased;
 use crate::webhook::delivery::{CustomHeaders, Parcel, Target};
 use crate::webhook::{EventId, ID_HEADER, SIGNATURE_HEADER, Signer, TIMESTAMP_HEADER, sign};
 
@@ -16,7 +16,7 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    pub(super) fn new(event: &EventId, endpoint: &Endpoint, task: &Leased) -> Result<Self, String> {
+    pub(super) fn new(event: &EventId, endpoint: &Endpoint, body: &Bytes) -> Result<Self, String> {
         let now = WallClock.now();
         let target: Target = endpoint.url.parse().map_err(|error| format!("{error}"))?;
         let signers = endpoint
@@ -37,15 +37,15 @@ impl Letter {
         let visible = |text: String| HeaderValue::from_str(&text).map_err(|error| error.to_string());
         headers.insert(ID_HEADER, visible(event.to_string())?);
         headers.insert(TIMESTAMP_HEADER, visible((now.as_millis() / 1000).to_string())?);
-        headers.insert(SIGNATURE_HEADER, visible(sign(&signers, event, now, &task.payload))?);
+        headers.insert(SIGNATURE_HEADER, visible(sign(&signers, event, now, body))?);
         Ok(Self { target, headers })
     }
 
-    pub(super) fn parcel<'a>(&'a self, task: &Leased) -> Parcel<'a> {
+    pub(super) fn parcel<'a>(&'a self, body: &Bytes) -> Parcel<'a> {
         Parcel {
             url: &self.target,
             headers: self.headers.clone(),
-            body: task.payload.clone(),
+            body: body.clone(),
         }
     }
 }

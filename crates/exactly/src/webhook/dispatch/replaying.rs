@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::copies::Copies;
 use super::fan_out::{CHUNK_BYTES_MAX, again, delivery};
 use super::replay::{Replay, ReplayId, ReplayState, ReplayView, Tally, Which};
 use super::replays::{ReplayError, Replays};
 use super::roster::{List, Roster};
-use super::{DELIVERY_KIND, DeliveryName, EndpointId};
+use super::{DELIVERY_KIND, DeliveryName, Enclosed, EndpointId};
 use crate::StoreError;
 use crate::clock::Timestamp;
 use crate::queue::{
@@ -261,7 +259,11 @@ impl<Q: Registry + InspectQueue + ?Sized> Replaying<Q> {
             Fate::Revive(view.id)
         } else {
             let copy = name.again(&replay.id);
-            Fate::Send(delivery(&copy, &view.payload))
+            // What is sent again is in order with nothing.
+            match Enclosed::read(&view.payload) {
+                Ok(enclosed) => Fate::Send(delivery(&copy, &enclosed.body)),
+                Err(_) => Fate::Skip,
+            }
         })
     }
 }
@@ -299,14 +301,7 @@ fn set_off(tally: &Tally) -> u64 {
 }
 
 fn event_type(view: &TaskView) -> Option<EventType> {
-    #[derive(Deserialize)]
-    struct Typed {
-        #[serde(rename = "eventType")]
-        event_type: EventType,
-    }
-    serde_json::from_slice::<Typed>(&view.payload)
-        .ok()
-        .map(|typed| typed.event_type)
+    Enclosed::read(&view.payload).ok()?.event_type()
 }
 
 /// In parts that a statement has time for.

@@ -1,5 +1,6 @@
 //! A receiver that does as it is told, and remembers what it got.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +22,14 @@ use super::SOON;
 pub(super) struct Arrived {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// What it was answered.
+    pub(super) answer: StatusCode,
+}
+
+impl Arrived {
+    pub(super) fn event(&self) -> &str {
+        self.headers["webhook-id"].to_str().unwrap()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +38,8 @@ struct Desk {
     /// What to answer to the next ones; 200 when there is nothing in it.
     answers: Vec<StatusCode>,
     always: Option<StatusCode>,
+    /// How often an event is still refused.
+    refused: BTreeMap<String, u32>,
     retry_after: Option<HeaderValue>,
     /// Nobody is answered while there is one.
     held: Option<Arc<Semaphore>>,
@@ -61,6 +72,18 @@ impl Receiver {
     pub(super) fn answer(&self, answers: impl IntoIterator<Item = u16>) {
         let answers = answers.into_iter().map(|code| StatusCode::from_u16(code).unwrap());
         self.desk.lock().unwrap().answers = answers.collect();
+    }
+
+    /// Refuses this event so often.
+    pub(super) fn refuse(&self, event: &str, times: u32) {
+        self.desk.lock().unwrap().refused.insert(event.to_owned(), times);
+    }
+
+    /// The events that were taken, in the order in which they were.
+    pub(super) fn taken(&self) -> Vec<String> {
+        let arrived = self.arrived();
+        let taken = arrived.iter().filter(|it| it.answer.is_success());
+        taken.map(|it| it.event().to_owned()).collect()
     }
 
     /// Answers so until it is told otherwise.
@@ -111,9 +134,15 @@ type Said = (StatusCode, HeaderMap, &'static str);
 async fn receive(State(desk): State<Arc<Mutex<Desk>>>, headers: HeaderMap, body: Bytes) -> Said {
     let (answer, asked, held) = {
         let mut desk = desk.lock().unwrap();
-        desk.arrived.push(Arrived { headers, body });
+        let event = headers.get("webhook-id").and_then(|id| id.to_str().ok());
+        let refusals = event.and_then(|event| desk.refused.get_mut(event));
+        let refused = refusals.filter(|left| **left > 0).map(|left| {
+            *left -= 1;
+            StatusCode::SERVICE_UNAVAILABLE
+        });
         let next = (!desk.answers.is_empty()).then(|| desk.answers.remove(0));
-        let answer = next.or(desk.always).unwrap_or(StatusCode::OK);
+        let answer = refused.or(next).or(desk.always).unwrap_or(StatusCode::OK);
+        desk.arrived.push(Arrived { headers, body, answer });
         (answer, desk.retry_after.clone(), desk.held.clone())
     };
     if let Some(held) = held {

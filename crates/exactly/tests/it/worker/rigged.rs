@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use exactly::clock::Timestamp;
 use exactly::queue::{
-    Ask, AttemptView, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, MemoryQueue, Queue, Rescued,
-    Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
+    Ask, AttemptView, Card, Depth, Enqueued, InspectQueue, Lane, LaneView, Lease, Leased, MemoryQueue, Queue, Registry,
+    Rescued, Revision, Ruling, Settlement, Task, TaskFilter, TaskId, TaskPage, TaskState, TaskView, Walk, Walked,
 };
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
@@ -35,6 +35,11 @@ pub(crate) enum Verb {
     Renew,
     Settle,
     Rescue,
+    Enqueue,
+    Show,
+    Cap,
+    ReadCard,
+    WriteCard,
 }
 
 #[derive(Debug)]
@@ -153,7 +158,7 @@ impl RiggedQueue {
 
 impl Queue for RiggedQueue {
     fn enqueue<'a>(&'a self, tasks: &'a [Task]) -> Reply<'a, Vec<Enqueued>> {
-        self.inner.enqueue(tasks)
+        self.rig(Verb::Enqueue, tasks.len(), self.inner.enqueue(tasks))
     }
 
     fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {
@@ -221,7 +226,7 @@ impl Queue for RiggedQueue {
     }
 
     fn cap_lane<'a>(&'a self, lane: &'a Lane, cap: Option<u32>) -> Reply<'a, ()> {
-        self.inner.cap_lane(lane, cap)
+        self.rig(Verb::Cap, 1, self.inner.cap_lane(lane, cap))
     }
 
     fn arrivals(&self) -> watch::Receiver<u64> {
@@ -235,7 +240,7 @@ impl Queue for RiggedQueue {
 
 impl InspectQueue for RiggedQueue {
     fn show(&self, id: TaskId) -> Reply<'_, Option<TaskView>> {
-        self.inner.show(id)
+        self.rig(Verb::Show, 1, self.inner.show(id))
     }
 
     fn attempts(&self, id: TaskId) -> Reply<'_, Vec<AttemptView>> {
@@ -260,5 +265,28 @@ impl InspectQueue for RiggedQueue {
 
     fn now(&self) -> Reply<'_, Timestamp> {
         self.inner.now()
+    }
+}
+
+impl Registry for RiggedQueue {
+    fn write_card<'a>(
+        &'a self,
+        name: &'a str,
+        value: &'a Bytes,
+        over: Option<Revision>,
+    ) -> Reply<'a, Option<Revision>> {
+        self.rig(Verb::WriteCard, 1, self.inner.write_card(name, value, over))
+    }
+
+    fn read_card<'a>(&'a self, name: &'a str) -> Reply<'a, Option<Card>> {
+        self.rig(Verb::ReadCard, 1, self.inner.read_card(name))
+    }
+
+    fn cards<'a>(&'a self, prefix: &'a str, after: &'a str, limit: u32) -> Reply<'a, Vec<Card>> {
+        self.inner.cards(prefix, after, limit)
+    }
+
+    fn erase_card<'a>(&'a self, name: &'a str, over: Revision) -> Reply<'a, Fenced> {
+        self.inner.erase_card(name, over)
     }
 }
