@@ -172,6 +172,9 @@ fn detail(detail: &DeliveryDetail) -> String {
     if let Some(replay) = &delivery.replay {
         facts.row(["copied by replay", replay]);
     }
+    if let Some(after) = &delivery.after {
+        facts.row(["goes after", after]);
+    }
     facts.row(["made", &when(&delivery.made_at)]);
     if let Some(due) = delivery
         .due_at

@@ -55,6 +55,9 @@ pub(super) struct Publish {
     /// Who tells of it [default: as configured]
     #[arg(long, conflicts_with = "file")]
     source: Option<String>,
+    /// Sent to each endpoint after what was published before it with the same key
+    #[arg(long, value_name = "KEY", conflicts_with = "file")]
+    order_key: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -156,6 +159,7 @@ impl Publish {
             data: data.map_err(|error| Refused::Usage(format!("--data is not JSON: {error}")))?,
             timestamp: self.timestamp,
             source: self.source,
+            order_key: self.order_key,
         };
         to_raw_value(&event).map_err(Refused::failed)
     }

@@ -62,6 +62,9 @@ pub(super) fn detail(detail: &EventDetail) -> String {
     if let Some(at) = &event.timestamp {
         facts.row(["happened", &when(at)]);
     }
+    if let Some(key) = &event.order_key {
+        facts.row(["order key", key]);
+    }
     facts.row(["state", state(event.state)]);
     if let Some(failure) = &event.failure {
         facts.row(["failure", &format!("{}: {}", failure.kind, failure.message)]);

@@ -5,6 +5,7 @@ mod endpoints;
 mod health;
 mod input;
 mod listen;
+mod order;
 mod replays;
 mod retries;
 mod sent;

@@ -1,7 +1,7 @@
 //! What operators do about deliveries, wherever they ask from.
 
 use exactly::queue::{TaskFilter, TaskId, TaskState, TaskView};
-use exactly::webhook::{DELIVERY_KIND, DeliveryName, Endpoint, EndpointId, EventId, Standing};
+use exactly::webhook::{DELIVERY_KIND, DeliveryName, Enclosed, Endpoint, EndpointId, EventId, EventType, Standing};
 
 use super::ask::DeliveriesQuery;
 use super::wire::{DeliveryDetail, DeliveryPage, DeliveryShown, Named, Retried};
@@ -9,7 +9,6 @@ use crate::admin::desk::asked;
 use crate::admin::desk::audit::Deed;
 use crate::admin::endpoints::desk::kept;
 use crate::admin::events::desk::{EventDesk, Looked, type_filter, within};
-use crate::admin::events::wire::type_of;
 use crate::admin::input::Actor;
 use crate::admin::jobs::ask::RequeueOne;
 use crate::admin::problem::{Answer, Problem};
@@ -30,7 +29,7 @@ impl EventDesk {
         let fits = |view: &TaskView| {
             let is_wanted = wanted
                 .as_ref()
-                .is_none_or(|wanted| type_of(&view.payload).is_some_and(|of| wanted.takes(&of)));
+                .is_none_or(|wanted| type_of(view).is_some_and(|of| wanted.takes(&of)));
             let is_there = endpoint
                 .as_ref()
                 .is_none_or(|endpoint| Named::of(view).endpoint == endpoint.as_str());
@@ -107,6 +106,10 @@ impl EventDesk {
             None => Ok(()),
         }
     }
+}
+
+fn type_of(view: &TaskView) -> Option<EventType> {
+    Enclosed::read(&view.payload).ok()?.event_type()
 }
 
 fn told(view: &TaskView, was: TaskState, endpoint: Option<&Endpoint>) -> Retried {

@@ -2,11 +2,11 @@
 
 use exactly::clock::Timestamp;
 use exactly::queue::{AttemptView, TaskView};
+use exactly::webhook::Enclosed;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::admin::events::wire::type_of;
 use crate::admin::input::rfc3339;
 use crate::admin::jobs::wire::{JobFailure, JobState, shown};
 
@@ -24,6 +24,10 @@ pub(crate) struct DeliveryShown {
     #[serde(rename = "type")]
     #[schema(required)]
     pub(crate) event_type: Option<String>,
+    /// The event that goes to this endpoint before it, if one does: this one is not sent before that one is done or dead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) after: Option<String>,
     /// `done` once the endpoint has it; `dead` when there is no attempt left.
     pub(crate) state: JobState,
     /// How many attempts have failed since it was made or retried.
@@ -155,12 +159,19 @@ impl DeliveryShown {
             endpoint,
             replay,
         } = Named::of(view);
+        let enclosed = Enclosed::read(&view.payload).ok();
         Self {
             id: view.id.to_string(),
             event: event.to_owned(),
             endpoint: endpoint.to_owned(),
             replay: replay.map(str::to_owned),
-            event_type: type_of(&view.payload).map(|of| of.to_string()),
+            event_type: enclosed
+                .as_ref()
+                .and_then(Enclosed::event_type)
+                .map(|of| of.to_string()),
+            after: enclosed
+                .and_then(|enclosed| enclosed.after)
+                .map(|after| after.to_string()),
             state: view.state.into(),
             failures: view.failures,
             made_at: rfc3339(view.enqueued_at),
@@ -176,9 +187,10 @@ impl DeliveryDetail {
     pub(super) fn of(view: &TaskView, attempts: &[AttemptView]) -> Self {
         let mut attempts: Vec<_> = attempts.iter().map(DeliveryAttempt::failed).collect();
         attempts.extend(DeliveryAttempt::delivered(view));
+        let enclosed = Enclosed::read(&view.payload);
         Self {
             delivery: DeliveryShown::of(view),
-            body: shown(&view.payload),
+            body: shown(&enclosed.map_or_else(|_| view.payload.clone(), |enclosed| enclosed.body)),
             attempts,
         }
     }

@@ -1,6 +1,6 @@
 //! What is asked about events.
 
-use exactly::webhook::{Event, EventId, EventType};
+use exactly::webhook::{Event, EventId, EventType, OrderKey};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -70,6 +70,11 @@ pub(crate) struct NewEvent {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub(crate) source: Option<String>,
+    /// Sent to each endpoint after what was published before it with the same one, and was sent there or given up. It is part of
+    /// what may not change under the id. Text without control characters.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, min_length = 1, max_length = 128)]
+    pub(crate) order_key: Option<String>,
 }
 
 impl NewEvent {
@@ -83,6 +88,10 @@ impl NewEvent {
         let mut event = Event::with_id(id, event_type, &self.data).map_err(|why| Wrong::new("data", why))?;
         if let Some(at) = self.timestamp {
             event = event.at(at.0);
+        }
+        if let Some(key) = &self.order_key {
+            let key = OrderKey::new(key.as_str()).map_err(|why| Wrong::new("order_key", why))?;
+            event = event.ordered_by(key);
         }
         let source = self.source.as_deref().map(str::parse::<Source>).transpose();
         let source = source.map_err(|why| Wrong::new("source", why))?;

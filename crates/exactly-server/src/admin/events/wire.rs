@@ -1,7 +1,7 @@
 //! What goes over the wire about events.
 
 use exactly::queue::TaskView;
-use exactly::webhook::{EventType, Stored};
+use exactly::webhook::Stored;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -76,6 +76,10 @@ pub(crate) struct EventShown {
     /// When it happened, if that was said.
     #[schema(required, format = DateTime)]
     pub(crate) timestamp: Option<String>,
+    /// What it is in order with, if it is with anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) order_key: Option<String>,
     /// `waiting` or `running` until it is known who gets it, then `done`.
     pub(crate) state: JobState,
     /// How many endpoints wanted it; null until that is known.
@@ -130,6 +134,7 @@ impl EventShown {
             source: stored.map(|stored| stored.source.to_string()),
             published_at: rfc3339(view.enqueued_at),
             timestamp: stored.and_then(|stored| stored.timestamp.clone()),
+            order_key: stored.and_then(|stored| stored.order_key.as_ref().map(ToString::to_string)),
             state: view.state.into(),
             deliveries: FannedOut::of(view).map(|fanned| fanned.deliveries),
             failure: view.failure.as_ref().map(Into::into),
@@ -147,15 +152,4 @@ impl EventDetail {
             deliveries,
         }
     }
-}
-
-/// The type of what was stored or is sent.
-pub(crate) fn type_of(payload: &[u8]) -> Option<EventType> {
-    #[derive(Deserialize)]
-    struct Typed {
-        #[serde(rename = "eventType")]
-        event_type: EventType,
-    }
-    let typed: Typed = serde_json::from_slice(payload).ok()?;
-    Some(typed.event_type)
 }

@@ -18,6 +18,13 @@ async fn what_is_wrong_with_an_event_is_named() {
         (json!({"type": "a", "data": 1, "id": "a.b"}), "id"),
         (json!({"type": "a", "data": 1, "id": ""}), "id"),
         (json!({"type": "a", "data": 1, "source": ""}), "source"),
+        (json!({"type": "a", "data": 1, "order_key": ""}), "order_key"),
+        (json!({"type": "a", "data": 1, "order_key": null}), "order_key"),
+        (json!({"type": "a", "data": 1, "order_key": "a\nb"}), "order_key"),
+        (
+            json!({"type": "a", "data": 1, "order_key": "x".repeat(129)}),
+            "order_key",
+        ),
         (json!({"type": "a", "data": 1, "timestamp": "yesterday"}), "timestamp"),
         (json!({"type": "a", "data": 1, "kind": "b"}), "kind"),
         (json!({"type": "a", "data": "x".repeat(513 * 1024)}), "data"),

@@ -111,6 +111,27 @@ async fn events_are_published_and_shown_both_ways() {
 }
 
 #[tokio::test]
+async fn what_is_in_order_is_published_and_shown_both_ways() {
+    let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
+    news.endpoint("books", json!({})).await;
+    let mut before = None;
+    for (number, way) in ways(&news).iter().enumerate() {
+        let event = format!("e{number}");
+        let publish = ["events", "publish", "--id", &event, "--type", "a.b", "--data", "1"];
+        run(way, &[&publish[..], &["--order-key", "invoice 17"]].concat()).ok();
+        let delivery = news.until_delivery(&event, "books", "done").await;
+        let shown = run(way, &["events", "show", &event]).ok();
+        assert!(shown.contains("order key") && shown.contains("invoice 17"), "{shown}");
+        let id = delivery["delivery"]["id"].as_str().unwrap();
+        let shown = run(way, &["deliveries", "show", id]).ok();
+        let after = shown.lines().find_map(|line| line.strip_prefix("goes after"));
+        assert_eq!(after.map(|after| after.trim().to_owned()), before, "{shown}");
+        before = Some(event.clone());
+        run(way, &[&publish[..], &["--order-key", ""]].concat()).refused(1, "events were not published");
+    }
+}
+
+#[tokio::test]
 async fn what_is_told_wrongly_about_events_is_refused_both_ways() {
     let news = news(&Arc::new(AtomicU16::new(200)), &quick(OFTEN)).await;
     for way in &ways(&news) {
