@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use exactly::Fenced;
-use exactly::queue::{Enqueued, Fence, InspectQueue as _, Lease, Queue as _, TaskId, TaskState};
+use exactly::queue::{End, Enqueued, Fence, InspectQueue as _, Lease, Queue as _, TaskId, TaskState};
 
 use crate::QueueHarness;
 use crate::answers::answered;
-use crate::work::{history, in_state, leased, shown, task};
+use crate::work::{failure, history, in_state, leased, must_apply, shown, task, the_one};
 
 const FOUND_OUT: Bytes = Bytes::from_static(b"{\"invoice\": 17}");
 
@@ -57,8 +57,14 @@ pub async fn what_was_revived_is_not_concluded<H: QueueHarness>(harness: &H) {
         fence: shown(&*queue, id).await.fence,
     };
     assert_eq!(answered(queue.revive(&[id]).await), [Some(TaskState::Held)]);
-    ids.push(id);
     assert_eq!(answered(queue.conclude(seen, &FOUND_OUT).await), Fenced::Superseded);
+    // Held once more, for what happened since, of which nobody has said anything.
+    must_apply(&*queue, the_one(&*queue).await.lease, End::Hold(failure("ask again"))).await;
+    let held = shown(&*queue, id).await;
+    assert_eq!(answered(queue.conclude(seen, &FOUND_OUT).await), Fenced::Superseded);
+    assert_eq!(shown(&*queue, id).await, held);
+    assert_eq!(answered(queue.revive(&[id]).await), [Some(TaskState::Held)]);
+    ids.push(id);
     for id in ids {
         let before = shown(&*queue, id).await;
         let now = Lease {
