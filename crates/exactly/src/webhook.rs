@@ -21,7 +21,7 @@ mod signature;
 pub use self::dispatch::{
     Copies, DELIVERY_KIND, DeliveryName, Dispatcher, Enclosed, Endpoint, EndpointError, EndpointFailure,
     EndpointHealth, EndpointId, EndpointSecret, Endpoints, InvalidEndpoint, InvalidReplay, Parking, REPLAY_KIND,
-    Replay, ReplayError, ReplayId, ReplayState, ReplayView, Replays, Standing, Tally, TypeFilter, Which,
+    Replay, ReplayError, ReplayId, ReplayState, ReplayView, Replays, Standing, Tally, Turn, TypeFilter, Which,
 };
 pub use self::event::{Event, EventId, EventType, InvalidEvent, Stored};
 pub use self::inbox::{

@@ -516,7 +516,8 @@ async fn a_thousand_idle_connections_shut_nobody_out_for_long() {
     let upstream = Upstream::counting().await;
     let settings = "connections_max = 100\n[timeouts]\nheader = \"200ms\"\n";
     let mut server = Server::with(upstream.address, settings);
-    let connecting = (0..1000).map(|_| timeout(Duration::from_secs(1), TcpStream::connect(server.listen)));
+    // Those for which there was no room are tried again by the system, after one second and after three.
+    let connecting = (0..1000).map(|_| timeout(Duration::from_secs(5), TcpStream::connect(server.listen)));
     let idle: Vec<_> = join_all(connecting).await.into_iter().flatten().collect();
     assert!(idle.len() > 200, "{}", idle.len());
     serves(&mut server, &upstream).await;

@@ -218,8 +218,8 @@ pub struct Leased {
     pub rescues: u32,
     /// When it was enqueued.
     pub enqueued_at: Timestamp,
-    /// Since when it has been due: since it was enqueued, retried or revived, and its delay was over. Being given back or
-    /// rescued does not change it.
+    /// Since when it has been due: since it was enqueued, retried, deferred or revived, and its delay was over. Being released
+    /// or rescued does not change it.
     pub due_at: Timestamp,
 }
 

@@ -18,8 +18,8 @@ pub trait TransactionalQueue: Queue {
 
     /// Adds a task whose first attempt is behind it and ended so, if the transaction commits: done with its effect in the same
     /// transaction, or failed, with the failure in its history. To everybody else it is as if it had been enqueued, leased and
-    /// settled at this moment; what is [released](End::Release) waits as the task says, and what is deferred as long as its end does. If the key is there, nothing is changed.
-    /// Waits for another transaction that is about to add the same key.
+    /// settled at this moment; what is [released](End::Release) waits as the task says, and what is deferred as long as its end
+    /// does. If the key is there, nothing is changed. Waits for another transaction that is about to add the same key.
     ///
     /// Commit soon: whoever adds the same key waits until the transaction ends. A database whose locks outlive a process that
     /// stands still ends it after a minute of silence.

@@ -28,7 +28,7 @@ mod turn;
 pub use self::breaker::Parking;
 pub use self::copies::Copies;
 pub use self::courier::Dispatcher;
-pub use self::enclosed::Enclosed;
+pub use self::enclosed::{Enclosed, Turn};
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSecret, InvalidEndpoint, Standing, TypeFilter};
 pub use self::endpoints::{EndpointError, Endpoints};
 pub use self::fan_out::DELIVERY_KIND;

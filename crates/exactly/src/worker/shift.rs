@@ -250,7 +250,10 @@ impl Shift {
     fn take_report(&mut self, report: Report) {
         let Report { task, ran, took } = report;
         let lease = task.lease;
-        self.books.kinds.took(&task.kind, took);
+        let is_given_back = matches!(&ran, Some(Ran::End(end)) if end.is_given_back());
+        if !is_given_back {
+            self.books.kinds.took(&task.kind, took);
+        }
         let end = match (self.hand.ended(&task), ran) {
             (_, Some(Ran::Settled)) => {
                 self.books.settled_itself(&task);

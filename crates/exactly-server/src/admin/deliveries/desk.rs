@@ -77,9 +77,10 @@ impl EventDesk {
         let name = DeliveryName::of_key(&view.key).ok_or_else(|| Problem::no_such_delivery(id))?;
         let DeliveryName { event, endpoint, .. } = &name;
         let kept_as = kept("read the endpoint", self.endpoints().get(endpoint)).await?;
+        let behind = self.behind(&view, &name).await?;
         if wanted.dry_run {
             self.check_alone(&view, &name).await?;
-            return Ok(told(&view, view.state, kept_as.as_ref()));
+            return Ok(told(&view, view.state, kept_as.as_ref(), behind));
         }
         let detail = format!("retry delivery {id} of event {event} to {endpoint}");
         let deed = Deed::new(actor, "delivery", None, detail).because(wanted.reason.as_ref());
@@ -91,9 +92,22 @@ impl EventDesk {
             if was == TaskState::Waiting {
                 asked("retry the delivery now", self.queue().hasten(&[id])).await?;
             }
-            Ok(told(&view, was, kept_as.as_ref()))
+            Ok(told(&view, was, kept_as.as_ref(), behind))
         };
         self.desk().audited(deed, act, in_words).await
+    }
+
+    /// What a delivery waits for all the same, if it is in order behind one that is not over.
+    async fn behind(&self, view: &TaskView, name: &DeliveryName) -> Answer<Option<String>> {
+        let was_sent = view.state == TaskState::Waiting && view.failures > 0;
+        let enclosed = Enclosed::read(&view.payload).ok();
+        let Some(first) = enclosed.as_ref().and_then(Enclosed::after).filter(|_| !was_sent) else {
+            return Ok(None);
+        };
+        let task = DeliveryName::new(first.clone(), name.endpoint.clone()).task_id();
+        let view = asked("read the delivery before it", self.queue().show(task)).await?;
+        let is_over = view.is_none_or(|view| matches!(view.state, TaskState::Done | TaskState::Dead));
+        Ok((!is_over).then(|| format!("it goes after event {first}, which is neither delivered nor dead yet")))
     }
 
     /// Refuses to send a delivery beside a copy of it, as a replay would leave it alone.
@@ -112,7 +126,7 @@ fn type_of(view: &TaskView) -> Option<EventType> {
     Enclosed::read(&view.payload).ok()?.event_type()
 }
 
-fn told(view: &TaskView, was: TaskState, endpoint: Option<&Endpoint>) -> Retried {
+fn told(view: &TaskView, was: TaskState, endpoint: Option<&Endpoint>, behind: Option<String>) -> Retried {
     let left = match was {
         TaskState::Waiting | TaskState::Dead | TaskState::Held => None,
         TaskState::Running => Some("an attempt is under way; wait until it ends"),
@@ -133,7 +147,7 @@ fn told(view: &TaskView, was: TaskState, endpoint: Option<&Endpoint>) -> Retried
         id: view.id.to_string(),
         retried: left.is_none(),
         was: was.into(),
-        why: left.or(waits).map(str::to_owned),
+        why: left.or(waits).map(str::to_owned).or(behind),
     }
 }
 

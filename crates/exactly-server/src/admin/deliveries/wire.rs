@@ -170,7 +170,7 @@ impl DeliveryShown {
                 .and_then(Enclosed::event_type)
                 .map(|of| of.to_string()),
             after: enclosed
-                .and_then(|enclosed| enclosed.after)
+                .and_then(|enclosed| enclosed.turn?.after)
                 .map(|after| after.to_string()),
             state: view.state.into(),
             failures: view.failures,

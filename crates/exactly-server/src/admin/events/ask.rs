@@ -71,7 +71,7 @@ pub(crate) struct NewEvent {
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub(crate) source: Option<String>,
     /// Sent to each endpoint after what was published before it with the same one, and was sent there or given up. It is part of
-    /// what may not change under the id. Text without control characters.
+    /// what may not change under the id. 1 to 128 bytes of text without control characters.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub(crate) order_key: Option<String>,

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
+use tokio::time::timeout;
 
-use super::News;
+use super::{News, quick};
+use crate::PATIENCE;
 use crate::jobs::Backend;
+use crate::server::until;
 use crate::upstream::{Upstream, reply};
 use crate::wire::Message;
 
@@ -63,4 +66,27 @@ async fn events_of_one_key_arrive_in_order_on_postgres() {
 #[tokio::test]
 async fn events_of_one_key_arrive_in_order_on_sqlite() {
     events_of_one_key_arrive_in_order(Backend::Sqlite).await;
+}
+
+/// Whoever retries a delivery whose turn has not come is told why nothing is sent.
+#[tokio::test]
+async fn a_retry_before_its_turn_says_what_it_waits_for() {
+    let refusing = Upstream::answering(|_| async { reply(503, &[], "") }).await;
+    let news = News::with(Backend::Sqlite, refusing, &quick(r#""0s", "10m""#)).await;
+    news.endpoint("books", json!({})).await;
+    for id in ["e1", "e2"] {
+        let event = json!({"id": id, "type": "a.b", "data": {}, "order_key": "invoice 17"});
+        assert_eq!(news.post("/v1/events", event).await.0, 201);
+    }
+    let failed = until(async || (news.received("books").len() == 1).then_some(()));
+    timeout(PATIENCE, failed).await.expect("the first one is sent");
+    let second = news.until_delivery("e2", "books", "waiting").await;
+    let path = format!("/v1/deliveries/{}/retry", second["delivery"]["id"].as_str().unwrap());
+    let (status, told) = news.post(&path, json!({})).await;
+    let why = told["why"].as_str().unwrap_or_default();
+    assert!(status == 200 && why.contains("after event e1"), "{told}");
+    let first = news.until_delivery("e1", "books", "waiting").await;
+    let path = format!("/v1/deliveries/{}/retry", first["delivery"]["id"].as_str().unwrap());
+    let (_, told) = news.post(&path, json!({})).await;
+    assert_eq!(told.get("why"), None, "{told}");
 }

@@ -143,3 +143,17 @@ $exactly$;
 comment on function {publish} is
     'Publishes an event in the transaction of the change that it tells of. False: it was published before. Raises 23505 if it was with another content.';
 revoke execute on function {publish} from public;
+-- The one calls the other in its owner's name, who may be somebody else than whoever migrates.
+do $exactly$
+declare
+    keeper name;
+begin
+    select r.rolname into keeper
+    from pg_catalog.pg_proc p join pg_catalog.pg_roles r on r.oid = p.proowner
+    where p.oid = '{publish}'::regproc
+          and p.proowner <> (select o.proowner from pg_catalog.pg_proc o where o.oid = '{publish_ordered}'::regproc);
+    if found then
+        execute format('alter function {publish_ordered} owner to %I', keeper);
+    end if;
+end
+$exactly$;

@@ -146,6 +146,30 @@ async fn grants_outlive_the_migration() {
     run(format!("drop owned by {role}; drop role {role}")).await;
 }
 
+/// The tables may belong to one role, and be migrated by another that may do everything.
+#[tokio::test]
+async fn it_works_whoever_has_migrated() {
+    let yard = Yard::fresh().await;
+    let (schema, role) = (&yard.0.schema, format!("keeper_{}", yard.0.schema));
+    let run = async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&yard.0.pool).await.unwrap();
+    run(format!(
+        "create role {role}; grant usage on schema {schema} to {role};
+         grant select, insert on all tables in schema {schema} to {role};
+         alter function {schema}.tasks_publish owner to {role};
+         drop function {schema}.tasks_publish_ordered;
+         update {schema}.exactly_versions set version = 6"
+    ))
+    .await;
+    drop(yard.open().await);
+    let call = format!("select {schema}.tasks_publish('evt_1', 'a.b', 'shop', '1')");
+    let published: bool = sqlx::query_scalar(AssertSqlSafe(call))
+        .fetch_one(&yard.0.pool)
+        .await
+        .unwrap();
+    assert!(published);
+    run(format!("drop owned by {role} cascade; drop role {role}")).await;
+}
+
 #[tokio::test]
 async fn what_is_no_event_is_refused() {
     let yard = Yard::fresh().await;

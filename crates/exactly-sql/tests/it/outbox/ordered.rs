@@ -122,7 +122,7 @@ async fn every_key_is_in_order_at_every_endpoint<H: QueueHarness<Queue: Registry
             let delivery = DeliveryName::new(name(n), EndpointId::new(endpoint).unwrap());
             let view = queues[0].show(delivery.task_id()).await.unwrap().unwrap();
             assert_eq!(
-                Enclosed::read(&view.payload).unwrap().after,
+                Enclosed::read(&view.payload).unwrap().after().cloned(),
                 n.checked_sub(KEYS).map(name)
             );
         }

@@ -23,7 +23,7 @@ use super::roster::{Known, Roster};
 use super::turn::waits_for;
 use super::{
     DELIVERY_KIND, DeliveryName, Enclosed, Endpoint, EndpointError, EndpointId, Endpoints, REPLAY_KIND, Replays,
-    Standing,
+    Standing, Turn,
 };
 use crate::queue::{End, Failure, FailureKind, InspectQueue, Leased, Registry};
 use crate::spread::Spread;
@@ -159,7 +159,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
                 Ok(enclosed) => enclosed,
                 Err(error) => return buried(FailureKind::Unreadable, error.to_string()),
             };
-            match self.cleared(task, &endpoint, enclosed.after).await {
+            match self.cleared(task, &endpoint, enclosed.turn.as_ref()).await {
                 Ok(endpoint) => self.deliver(task, (&event, &enclosed.body), &endpoint).await,
                 Err(ran) => ran,
             }
@@ -169,10 +169,10 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
 
 impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     /// The endpoint, if it is to get this delivery at its turn; otherwise what becomes of the delivery.
-    async fn cleared(&self, task: &Leased, id: &EndpointId, after: Option<EventId>) -> Result<Arc<Endpoint>, Ran> {
+    async fn cleared(&self, task: &Leased, id: &EndpointId, turn: Option<&Turn>) -> Result<Arc<Endpoint>, Ran> {
         let endpoint = self.open(task, id).await?;
-        if let Some(after) = after {
-            self.in_turn(task, &DeliveryName::new(after, id.clone())).await?;
+        if let Some(turn) = turn {
+            self.in_turn(task, turn, id).await?;
         }
         if self.pace.turn(&endpoint).await {
             // It may have been changed while this waited.
@@ -182,12 +182,12 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     }
 
     /// Whether the delivery that goes first is over; otherwise this one waits.
-    async fn in_turn(&self, task: &Leased, first: &DeliveryName) -> Result<(), Ran> {
+    async fn in_turn(&self, task: &Leased, turn: &Turn, endpoint: &EndpointId) -> Result<(), Ran> {
         // Whatever was sent of this one, it was its turn then. If the first one is sent again by hand, that holds up nothing.
         if task.failures > 0 {
             return Ok(());
         }
-        match waits_for(&*self.queue, task, first).await {
+        match waits_for(&*self.queue, turn, endpoint).await {
             Ok(None) => Ok(()),
             Ok(Some(after)) => Err(Ran::End(End::Defer { after })),
             Err(error) => Err(later(task, &error)),

@@ -5,36 +5,55 @@ use serde::Deserialize;
 
 use crate::webhook::{EventId, EventType, InvalidEvent};
 
-/// What comes before the event that goes first. A body begins with a brace, so none is taken for it.
-const AFTER: &str = "after ";
+/// What comes before a turn. A body begins with a brace, so none is taken for it.
+const TURN: &str = "turn ";
 
-/// The payload of a delivery: what is sent, and what has to be sent to the same endpoint first.
+/// The payload of a delivery: what is sent, and where it stands in its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enclosed {
-    /// The event whose delivery to the same endpoint goes first, if one does.
-    pub after: Option<EventId>,
+    /// If its event is in order with others.
+    pub turn: Option<Turn>,
     /// What is sent, the same bytes at each attempt.
     pub body: Bytes,
+}
+
+/// Where a delivery stands among those to one endpoint that are in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Higher than that of all before it.
+    pub place: u64,
+    /// The event whose delivery to the same endpoint goes first, if one does.
+    pub after: Option<EventId>,
 }
 
 impl Enclosed {
     /// What is sent whenever it can be.
     pub fn alone(body: Bytes) -> Self {
-        Self { after: None, body }
+        Self { turn: None, body }
     }
 
     /// Reads the payload of a delivery.
     pub fn read(payload: &Bytes) -> Result<Self, InvalidEvent> {
-        let Some(rest) = payload.strip_prefix(AFTER.as_bytes()) else {
+        let Some(rest) = payload.strip_prefix(TURN.as_bytes()) else {
             return Ok(Self::alone(payload.clone()));
         };
         let unreadable = || InvalidEvent("stored delivery: what goes before it cannot be read".to_owned());
         let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(unreadable)?;
-        let id = std::str::from_utf8(&rest[..end]).map_err(|_| unreadable())?;
+        let line = std::str::from_utf8(&rest[..end]).map_err(|_| unreadable())?;
+        let (place, after) = match line.split_once(' ') {
+            Some((place, after)) => (place, Some(EventId::new(after)?)),
+            None => (line, None),
+        };
+        let place = place.parse().map_err(|_| unreadable())?;
         Ok(Self {
-            after: Some(EventId::new(id)?),
-            body: payload.slice(AFTER.len() + end + 1..),
+            turn: Some(Turn { place, after }),
+            body: payload.slice(TURN.len() + end + 1..),
         })
+    }
+
+    /// The event whose delivery to the same endpoint goes first, if one does.
+    pub fn after(&self) -> Option<&EventId> {
+        self.turn.as_ref()?.after.as_ref()
     }
 
     /// The type of the event that is sent, if that can be read.
@@ -48,14 +67,16 @@ impl Enclosed {
         typed.map(|typed| typed.event_type)
     }
 
-    /// The payload: the body, behind a line that names the event that goes first, if one does.
+    /// The payload: the body, behind a line that tells its turn, if it has one.
     pub fn written(&self) -> Bytes {
-        match &self.after {
-            None => self.body.clone(),
-            Some(after) => [AFTER.as_bytes(), after.as_str().as_bytes(), b"\n", &self.body]
-                .concat()
-                .into(),
-        }
+        let Some(Turn { place, after }) = &self.turn else {
+            return self.body.clone();
+        };
+        let line = match after {
+            Some(after) => format!("{TURN}{place} {after}\n"),
+            None => format!("{TURN}{place}\n"),
+        };
+        [line.as_bytes(), &self.body].concat().into()
     }
 }
 
@@ -69,15 +90,28 @@ mod tests {
         let alone = Enclosed::alone(body.clone());
         assert_eq!(alone.written(), body);
         assert_eq!(Enclosed::read(&alone.written()), Ok(alone));
-        let after = Some(EventId::new("evt_1").unwrap());
-        let behind = Enclosed { after, body };
-        assert_eq!(behind.written(), "after evt_1\n{\"eventId\":\"evt_2\"}");
-        assert_eq!(Enclosed::read(&behind.written()), Ok(behind));
+        for (after, line) in [(Some("evt_1"), "turn 7 evt_1\n"), (None, "turn 7\n")] {
+            let after = after.map(|id| EventId::new(id).unwrap());
+            let turn = Some(Turn { place: 7, after });
+            let ordered = Enclosed {
+                turn,
+                body: body.clone(),
+            };
+            assert_eq!(ordered.written(), format!("{line}{{\"eventId\":\"evt_2\"}}"));
+            assert_eq!(Enclosed::read(&ordered.written()), Ok(ordered));
+        }
     }
 
     #[test]
     fn half_a_line_is_unreadable() {
-        for payload in ["after ", "after evt_1", "after evt.1\n{}", "after \n{}"] {
+        for payload in [
+            "turn ",
+            "turn 7 evt_1",
+            "turn 7 evt.1\n{}",
+            "turn \n{}",
+            "turn evt_1\n{}",
+            "turn 7 \n{}",
+        ] {
             assert!(Enclosed::read(&Bytes::from(payload)).is_err(), "{payload:?}");
         }
     }

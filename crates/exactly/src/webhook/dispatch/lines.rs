@@ -13,9 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::fan_out::{CHUNK_BYTES_MAX, delivery};
-use super::{DeliveryName, Enclosed, EndpointId};
+use super::{DeliveryName, Enclosed, EndpointId, Turn};
+use crate::clock::Timestamp;
 use crate::queue::{Card, Enqueued, Found, InspectQueue, Registry, Revision, Task, TaskState};
 use crate::webhook::{EventId, OrderKey};
 use crate::{StoreError, StoreErrorKind};
@@ -52,6 +54,8 @@ pub(super) struct Joining<'a> {
     pub(super) event: &'a EventId,
     pub(super) key: &'a OrderKey,
     pub(super) body: &'a Bytes,
+    /// When it joins, by the queue's clock.
+    pub(super) now: Timestamp,
 }
 
 /// The end of a line.
@@ -60,19 +64,25 @@ struct Tail {
     endpoint: EndpointId,
     /// The last event in it; none if the line is new, or cannot be read.
     last: Option<EventId>,
+    /// The place of that one.
+    place: u64,
     revision: Option<Revision>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 struct Value {
     last: EventId,
+    place: u64,
+    /// When it joined, by the clock that says how long ago that is; a card's own date may be by another.
+    at_ms: u64,
 }
 
 impl<Q: Registry + InspectQueue + ?Sized> Lines<Q> {
     pub(super) fn new(queue: Arc<Q>) -> Self {
         Self {
             queue,
-            looked_over: Mutex::default(),
+            // Wherever, so that processes that are started often look over all of them all the same.
+            looked_over: Mutex::new(format!("{PREFIX}{}", Uuid::new_v4().simple()).into()),
         }
     }
 
@@ -99,11 +109,6 @@ impl<Q: Registry + InspectQueue + ?Sized> Lines<Q> {
         for some in to.chunks(AT_ONCE) {
             tails.extend(try_join_all(some.iter().map(|to| self.tail(joining.key, to))).await?);
         }
-        // Where it is the last already, somebody has done all that is to be done.
-        tails.retain(|tail| tail.last.as_ref() != Some(joining.event));
-        if tails.is_empty() {
-            return Ok(Vec::new());
-        }
         let deliveries: Vec<_> = tails.iter().map(|tail| tail.next(joining)).collect();
         let enqueued = self.queue.enqueue(&deliveries).await?;
         let mut again = Vec::new();
@@ -120,52 +125,66 @@ impl<Q: Registry + InspectQueue + ?Sized> Lines<Q> {
     /// Makes the event the last one, if nobody has gone on from where it stands. False if somebody has changed the line since
     /// it was looked at.
     async fn advance(&self, joining: Joining<'_>, tail: &Tail, made: &Enqueued) -> Result<bool, StoreError> {
-        if let Enqueued::Found(found) = made
-            && !self.is_behind(found, tail).await?
-        {
-            return Ok(true);
-        }
-        let last = joining.event.clone();
-        let value = serde_json::to_vec(&Value { last }).expect("an id can be written");
+        let place = match made {
+            Enqueued::New(_) => tail.place + 1,
+            Enqueued::Found(found) => match self.place_behind(joining, found, tail).await? {
+                Some(place) => place,
+                None => return Ok(true),
+            },
+        };
+        let value = Value {
+            last: joining.event.clone(),
+            place,
+            at_ms: joining.now.as_millis(),
+        };
+        let value = serde_json::to_vec(&value).expect("ids and numbers can be written");
         let name = name(&tail.endpoint, joining.key);
         let written = self.queue.write_card(&name, &value.into(), tail.revision).await?;
         Ok(written.is_some())
     }
 
-    /// Whether a delivery that is there was made behind this end of the line. Otherwise the line has gone on since.
-    async fn is_behind(&self, found: &Found, tail: &Tail) -> Result<bool, StoreError> {
-        if tail.last.is_none() {
-            // A line is forgotten when all of it is over, and what is over needs no place.
-            return Ok(!is_over(found.state));
+    /// The place of a delivery that is there, if it was made behind this end of the line. Otherwise the line has gone on since.
+    async fn place_behind(&self, joining: Joining<'_>, found: &Found, tail: &Tail) -> Result<Option<u64>, StoreError> {
+        // A line is forgotten when all of it is over, and what is over needs no place.
+        if tail.last.is_none() && is_over(found.state) {
+            return Ok(None);
         }
         let view = self.queue.show(found.id).await?;
-        let enclosed = view.and_then(|view| Enclosed::read(&view.payload).ok());
-        Ok(enclosed.is_some_and(|enclosed| enclosed.after == tail.last))
+        let turn = view.and_then(|view| Enclosed::read(&view.payload).ok()?.turn);
+        let behind = turn.filter(|turn| match &tail.last {
+            None => true,
+            // As a rule it is where the line says.
+            Some(last) if last == joining.event => turn.place > tail.place,
+            last => turn.after == *last,
+        });
+        Ok(behind.map(|turn| turn.place))
     }
 
     async fn tail(&self, key: &OrderKey, to: &EndpointId) -> Result<Tail, StoreError> {
         let card = self.queue.read_card(&name(to, key)).await?;
+        let value = card.as_ref().and_then(read);
         Ok(Tail {
             endpoint: to.clone(),
-            last: card.as_ref().and_then(last),
+            place: value.as_ref().map_or(0, |value| value.place),
+            last: value.map(|value| value.last),
             revision: card.map(|card| card.revision),
         })
     }
 
     /// Looks over some lines, and forgets those whose last delivery is over and to which nothing was added for a while. More of
     /// them than an event may have begun, so that there are never many more than are in use.
-    pub(super) async fn look_over(&self, joined: usize) -> Result<(), StoreError> {
+    pub(super) async fn look_over(&self, joined: usize, now: Timestamp) -> Result<(), StoreError> {
         let (least, most) = LOOK_OVER;
         let limit = u32::try_from((2 * joined).clamp(least, most)).unwrap_or(u32::MAX);
         let after = self.cursor().clone();
         let cards = self.queue.cards(PREFIX, &after, limit).await?;
         // From the beginning again, after the last one.
         *self.cursor() = cards.last().map(|card| card.name.clone()).unwrap_or_default();
-        let now = self.queue.now().await?;
-        let idle: Vec<_> = cards
-            .iter()
-            .filter(|card| now.since(card.changed_at) > IDLE_MAX)
-            .collect();
+        let is_idle = |card: &&Card| {
+            let at = read(card).map(|value| Timestamp::from_millis(value.at_ms));
+            at.is_none_or(|at| now.since(at) > IDLE_MAX)
+        };
+        let idle: Vec<_> = cards.iter().filter(is_idle).collect();
         for some in idle.chunks(AT_ONCE) {
             try_join_all(some.iter().map(|card| self.forget_if_over(card))).await?;
         }
@@ -189,10 +208,15 @@ impl<Q: Registry + InspectQueue + ?Sized> Lines<Q> {
 }
 
 impl Tail {
-    /// The delivery that comes next.
+    /// The delivery that comes next. Where its event is the last already it is there, unless it was forgotten with its event, and
+    /// the event was published anew: then nothing goes before it.
     fn next(&self, joining: Joining<'_>) -> Task {
+        let before = self.last.as_ref().filter(|last| *last != joining.event);
         let enclosed = Enclosed {
-            after: self.last.clone(),
+            turn: Some(Turn {
+                place: self.place + 1,
+                after: before.cloned(),
+            }),
             body: joining.body.clone(),
         };
         let name = DeliveryName::new(joining.event.clone(), self.endpoint.clone());
@@ -201,7 +225,8 @@ impl Tail {
 }
 
 fn name(to: &EndpointId, key: &OrderKey) -> String {
-    format!("{PREFIX}{to}/{}", key.digest())
+    // In no order, so that those that are looked over first are others each time.
+    format!("{PREFIX}{}/{to}", key.digest())
 }
 
 /// Whether nobody waits for a delivery any more.
@@ -209,12 +234,11 @@ pub(super) fn is_over(state: TaskState) -> bool {
     matches!(state, TaskState::Done | TaskState::Dead)
 }
 
-fn last(card: &Card) -> Option<EventId> {
-    let value: Option<Value> = serde_json::from_slice(&card.value).ok();
-    value.map(|value| value.last)
+fn read(card: &Card) -> Option<Value> {
+    serde_json::from_slice(&card.value).ok()
 }
 
 fn last_delivery(card: &Card) -> Option<DeliveryName> {
-    let (endpoint, _) = card.name.strip_prefix(PREFIX)?.split_once('/')?;
-    Some(DeliveryName::new(last(card)?, EndpointId::new(endpoint).ok()?))
+    let (_, endpoint) = card.name.strip_prefix(PREFIX)?.split_once('/')?;
+    Some(DeliveryName::new(read(card)?.last, EndpointId::new(endpoint).ok()?))
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::fan_out::{FanOut, Outcome};
 use super::lines::Joining;
@@ -15,8 +15,8 @@ use crate::queue::{End, InspectQueue, Leased, Registry};
 use crate::retry::{Jitter, Schedule};
 use crate::webhook::{OrderKey, SHARDS, Stored};
 
-/// A lease that was asked for before a lane had its cap may be made so long after it.
-const CAP_SEEN_AFTER: Duration = Duration::from_millis(100);
+/// How often a lane gets its cap, which somebody may have taken off.
+const CAP_EVERY: Duration = Duration::from_mins(1);
 
 /// How long a task is kept that was leased too early, so that what goes back and forth meanwhile is little.
 const TOO_EARLY: Duration = Duration::from_millis(5);
@@ -37,10 +37,19 @@ pub(super) struct OrderedLanes([OrderedLane; SHARDS]);
 
 #[derive(Debug, Default)]
 struct OrderedLane {
-    /// Since when it has its cap. Tokio's, since it is held while the lane gets it.
-    capped_since: Mutex<Option<Timestamp>>,
+    /// Tokio's, since it is held while the lane gets its cap.
+    capped: Mutex<Option<Capped>>,
     /// How often our own database was in the way, one time after the other.
     failures: AtomicU32,
+}
+
+/// A lane that has its cap.
+#[derive(Clone, Copy, Debug)]
+struct Capped {
+    /// Since when at the latest, by the queue's clock.
+    since: Timestamp,
+    /// When it was given the cap last.
+    at: Instant,
 }
 
 impl<Q: Registry + InspectQueue + ?Sized> FanOut<Q> {
@@ -72,14 +81,16 @@ impl<Q: Registry + InspectQueue + ?Sized> FanOut<Q> {
             return Ok(None);
         }
         let to: Vec<EndpointId> = self.wanting(event).await?;
+        let now = self.queue.now().await?;
         let body = event.body(task.enqueued_at);
         let joining = Joining {
             event: &event.id,
             key,
             body: &body,
+            now,
         };
         self.lines.join(joining, &to).await?;
-        if let Err(error) = self.lines.look_over(to.len()).await {
+        if let Err(error) = self.lines.look_over(to.len(), now).await {
             tracing::debug!(%error, "lines that are not in use stay for now");
         }
         Ok(Some(Outcome::of(to)))
@@ -88,16 +99,25 @@ impl<Q: Registry + InspectQueue + ?Sized> FanOut<Q> {
     /// Whether this task was leased while its lane had its cap of one, so that all before it are over. The first event of a lane
     /// in a process sees to the cap: who orders nothing needs none.
     async fn is_alone(&self, key: &OrderKey, task: &Leased) -> Result<bool, StoreError> {
-        let mut known = self.lanes.0[key.shard()].capped_since.lock().await;
-        let since = if let Some(since) = *known {
-            since
-        } else {
-            self.queue.cap_lane(&key.lane(), Some(1)).await?;
-            sleep(CAP_SEEN_AFTER).await;
-            *known.insert(self.queue.now().await?)
+        let mut known = self.lanes.0[key.shard()].capped.lock().await;
+        let capped = match *known {
+            Some(capped) if capped.at.elapsed() < CAP_EVERY => capped,
+            _ => {
+                self.queue.cap_lane(&key.lane(), Some(1)).await?;
+                let since = self.queue.now().await?;
+                *known.insert(Capped {
+                    since,
+                    at: Instant::now(),
+                })
+            }
         };
-        drop(known);
         let view = self.queue.show(task.lease.id).await?;
-        Ok(view.is_some_and(|view| view.fence == task.lease.fence && view.started_at > Some(since)))
+        let view = view.filter(|view| view.fence == task.lease.fence);
+        let is_alone = view.is_some_and(|view| view.started_at > Some(capped.since));
+        if !is_alone && self.queue.now().await? < capped.since {
+            tracing::warn!(lane = %task.lane, "the queue's clock has gone back");
+            *known = None;
+        }
+        Ok(is_alone)
     }
 }

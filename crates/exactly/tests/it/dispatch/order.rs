@@ -19,7 +19,7 @@ use crate::counts::Counts;
 /// What goes before a delivery.
 async fn after(post: &Post, event: &str, endpoint: &str) -> Option<String> {
     let view = post.delivery(event, endpoint).await;
-    let after = Enclosed::read(&view.payload).unwrap().after;
+    let after = Enclosed::read(&view.payload).unwrap().after().cloned();
     after.map(|after| after.to_string())
 }
 
@@ -206,7 +206,7 @@ async fn a_fan_out_that_was_killed_half_way_is_gone_on_with() {
     endpoints.pause(&id("a")).await.unwrap();
     let (evt_1, body) = (
         EventId::new("evt_1").unwrap(),
-        r#"{"eventId":"evt_1","eventType":"a.b"}"#,
+        "turn 1\n{\"eventId\":\"evt_1\",\"eventType\":\"a.b\"}",
     );
     let made = DeliveryName::new(evt_1, id("a")).to_string();
     let made = Task::new(DELIVERY_KIND, made, body).unwrap().in_lane(id("a").lane());

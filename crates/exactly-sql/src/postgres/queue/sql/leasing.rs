@@ -93,10 +93,12 @@ const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload,
 
 /// The rows are locked, so they are where they were found: by their place, which spares a search by id for each
 /// One that was changed since the statement began is invisible there, and waits for the next one.
+///
+/// A task is started when it was asked for: whatever was committed by then, such as a lane's cap, was seen.
 fn leasing(table: &str) -> String {
     format!(
         "update {table} c
-         set state = 1, fence = c.fence + 1, worker = $1, started_at = {NOW}, ready_at = p.due_at,
+         set state = 1, fence = c.fence + 1, worker = $1, started_at = statement_timestamp(), ready_at = p.due_at,
              due_at = {NOW} + $2 * interval '1 millisecond'
          from picked p
          where c.ctid = p.place_in_table

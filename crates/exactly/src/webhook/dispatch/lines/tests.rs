@@ -19,8 +19,10 @@ impl Yard {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::at(WallClock.now()));
         let queue = Arc::new(MemoryQueue::with_clock(Arc::clone(&clock)));
+        let lines = Lines::new(Arc::clone(&queue));
+        *lines.cursor() = Box::default();
         Self {
-            lines: Lines::new(Arc::clone(&queue)),
+            lines,
             queue,
             clock,
             key: OrderKey::new("inv-1").unwrap(),
@@ -39,6 +41,7 @@ impl Yard {
             event,
             key: &self.key,
             body: &self.body,
+            now: self.clock.now(),
         }
     }
 
@@ -52,11 +55,15 @@ impl Yard {
         while let Some(event) = next {
             let name = DeliveryName::new(event.clone(), self.to.clone());
             let view = self.queue.show(name.task_id()).await.unwrap().unwrap();
-            next = Enclosed::read(&view.payload).unwrap().after;
+            next = Enclosed::read(&view.payload).unwrap().after().cloned();
             line.push(event.to_string());
             assert!(line.len() < 1000, "{line:?}");
         }
         line
+    }
+
+    async fn look_over(&self, joined: usize) -> Result<(), StoreError> {
+        self.lines.look_over(joined, self.clock.now()).await
     }
 
     async fn cards(&self) -> usize {
@@ -108,9 +115,9 @@ async fn a_delivery_without_its_place_gets_it() {
     let yard = Yard::new();
     for n in 1..=3 {
         let (event, name) = (event(n), DeliveryName::new(event(n), yard.to.clone()));
-        let after = yard.tail().await.last;
-        let body = yard.body.clone();
-        let made = delivery(&name, &Enclosed { after, body }.written());
+        let tail = yard.tail().await;
+        let made = tail.next(yard.joining(&event));
+        assert_eq!(made.id(), name.task_id());
         assert!(yard.queue.enqueue(&[made]).await.unwrap()[0].is_new());
         yard.join(&event).await;
     }
@@ -137,6 +144,36 @@ async fn workers_that_come_late_leave_the_line_as_it_is() {
     late.join_all().await;
     let expected: Vec<_> = (0..EVENTS).rev().map(|n| event(n).to_string()).collect();
     assert_eq!(yard.line().await, expected);
+}
+
+/// The line may outlast its last delivery, and the id may be used again: that is another event, and what comes next goes after it.
+#[tokio::test]
+async fn an_event_whose_name_the_line_still_has_is_sent() {
+    let yard = Yard::new();
+    for n in 1..=2 {
+        yard.join(&event(n)).await;
+        yard.deliver().await;
+    }
+    yard.clock.advance(Duration::from_secs(1));
+    let forgotten = yard.queue.prune(TaskState::Done, Duration::from_millis(500), 10).await;
+    assert_eq!(forgotten.unwrap(), 2);
+    for _ in 0..2 {
+        yard.join(&event(2)).await;
+    }
+    let turn = async |n: usize| {
+        let name = DeliveryName::new(event(n), yard.to.clone());
+        let view = yard.queue.show(name.task_id()).await.unwrap().unwrap();
+        Enclosed::read(&view.payload).unwrap().turn.unwrap()
+    };
+    let second = turn(2).await;
+    assert_eq!(
+        (second.place, second.after),
+        (3, None),
+        "it is there, and nothing goes before it"
+    );
+    yard.join(&event(3)).await;
+    let third = turn(3).await;
+    assert_eq!((third.place, third.after), (4, Some(event(2))));
 }
 
 /// Whoever wakes after the line was forgotten does not begin it again with what is long over.
@@ -175,17 +212,17 @@ async fn a_line_that_is_over_is_forgotten() {
     let yard = Yard::new();
     yard.join(&event(1)).await;
     yard.clock.advance(IDLE_MAX + Duration::from_secs(1));
-    yard.lines.look_over(1).await.unwrap();
+    yard.look_over(1).await.unwrap();
     assert_eq!(yard.cards().await, 1, "its delivery waits");
     yard.deliver().await;
     yard.join(&event(2)).await;
     yard.deliver().await;
-    yard.lines.look_over(1).await.unwrap();
+    yard.look_over(1).await.unwrap();
     assert_eq!(yard.cards().await, 1, "it was in use not long ago");
     yard.clock.advance(IDLE_MAX + Duration::from_secs(1));
     // The first look comes to the end of the list, and the second begins anew.
-    yard.lines.look_over(1).await.unwrap();
-    yard.lines.look_over(1).await.unwrap();
+    yard.look_over(1).await.unwrap();
+    yard.look_over(1).await.unwrap();
     assert_eq!(yard.cards().await, 0);
     yard.join(&event(3)).await;
     assert_eq!(yard.line().await, ["evt_3"]);
@@ -204,7 +241,7 @@ async fn lines_go_sooner_than_they_come() {
     yard.clock.advance(IDLE_MAX + Duration::from_secs(1));
     assert_eq!(yard.cards().await, 50);
     for _ in 0..3 {
-        yard.lines.look_over(to.len()).await.unwrap();
+        yard.look_over(to.len()).await.unwrap();
     }
     assert_eq!(yard.cards().await, 0);
 }
