@@ -88,6 +88,9 @@ impl Appetite {
         let wanted = if self.sated && !self.heard {
             let expected = self.expected.first();
             expected.map_or(self.look_at, |at| self.look_at.min(*at))
+        } else if self.sated && hand.ready() >= (self.concurrency / 2).max(1) {
+            // There is enough to begin. With lanes that have caps, each end makes room for one more and could be asked for.
+            self.asked_at + HUNGER_MAX
         } else {
             now
         };

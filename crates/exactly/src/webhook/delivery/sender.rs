@@ -21,8 +21,9 @@ const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// How long a connection is kept for the next delivery. Common servers close theirs after five seconds, and a request that
 /// leaves at that moment is lost: it cannot be sent again, since that would be a second attempt that nobody has written down.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(4);
-/// How many connections to one endpoint are kept.
-const IDLE_PER_ENDPOINT_MAX: usize = 8;
+/// How many connections to one host are kept. As many as are in use at once, where many endpoints are on one host: what is over
+/// that is dialled anew for each delivery, which costs more than sending it.
+const IDLE_PER_HOST_MAX: usize = 256;
 
 /// Sends each parcel once.
 ///
@@ -165,7 +166,7 @@ impl SenderBuilder {
             .dns_resolver(names)
             .connect_timeout(self.connect_timeout)
             .pool_idle_timeout(IDLE_TIME_MAX)
-            .pool_max_idle_per_host(IDLE_PER_ENDPOINT_MAX)
+            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             // A proxy would dial for us, whatever it is asked for.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
