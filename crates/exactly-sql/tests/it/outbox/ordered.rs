@@ -8,18 +8,15 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use exactly::queue::{InspectQueue, Registry};
-use exactly::webhook::delivery::{Course, Destinations, Sender};
-use exactly::webhook::{
-    DeliveryName, Dispatcher, Enclosed, Endpoint, EndpointId, Endpoints, EventId, OrderKey, Outbox, Parking, Secret,
-};
-use exactly::worker::{Running, Worker};
+use exactly::queue::{InspectQueue as _, Registry};
+use exactly::webhook::{DeliveryName, Enclosed, Endpoint, EndpointId, Endpoints, EventId, OrderKey, Outbox, Secret};
 use exactly_conformance::QueueHarness;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::event;
+use super::through::work;
 
 const EVENTS: usize = 200;
 const KEYS: usize = 10;
@@ -45,19 +42,6 @@ async fn receive(State(desk): State<Shared>, Path(endpoint): Path<String>, heade
     }
     desk.taken.entry(endpoint).or_default().push(number);
     StatusCode::OK
-}
-
-fn work<Q: Registry + InspectQueue>(queue: &Arc<Q>) -> Running {
-    let sender = Sender::builder().destinations(Destinations::default().allow_private());
-    let offsets: Vec<_> = (0..100).map(|n| Duration::from_millis(200 * n)).collect();
-    let dispatcher = Dispatcher::new(Arc::clone(queue), sender.build().unwrap())
-        .with_course(Course::new(offsets).unwrap())
-        .with_parking(Parking {
-            failures: 1000,
-            ..Parking::default()
-        });
-    let worker = Worker::builder(Arc::<Q>::clone(queue)).poll_every(Duration::from_millis(20));
-    dispatcher.register(worker).start().unwrap()
 }
 
 async fn receiver() -> (String, Shared, JoinSet<()>) {
@@ -94,7 +78,7 @@ async fn every_key_is_in_order_at_every_endpoint<H: QueueHarness<Queue: Registry
     for published in outbox.publish_all(first).await.unwrap() {
         assert_eq!(published.unwrap(), exactly::webhook::Published::New);
     }
-    let _running = queues.each_ref().map(work);
+    let _running = queues.each_ref().map(|queue| work(queue, Duration::from_millis(20)));
     for event in later {
         let _ = outbox.publish(event).await.unwrap();
     }

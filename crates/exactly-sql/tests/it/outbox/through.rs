@@ -36,9 +36,8 @@ async fn lossy(lost: &AtomicUsize, request: Request, next: Next) -> Response {
     response
 }
 
-/// Has a worker deliver to this endpoint, again and again within twenty seconds.
-async fn deliver<Q: Registry + InspectQueue>(queue: &Arc<Q>, endpoint: Endpoint) -> Running {
-    Endpoints::new(Arc::clone(queue)).add(&endpoint).await.unwrap();
+/// Has a worker deliver, again and again within twenty seconds.
+pub(super) fn work<Q: Registry + InspectQueue>(queue: &Arc<Q>, poll_every: Duration) -> Running {
     let sender = Sender::builder().destinations(Destinations::default().allow_private());
     let offsets: Vec<_> = (0..100).map(|n| Duration::from_millis(200 * n)).collect();
     let dispatcher = Dispatcher::new(Arc::clone(queue), sender.build().unwrap())
@@ -47,9 +46,14 @@ async fn deliver<Q: Registry + InspectQueue>(queue: &Arc<Q>, endpoint: Endpoint)
             failures: 1000,
             ..Parking::default()
         });
-    let worker = Worker::builder(Arc::<Q>::clone(queue));
-    let worker = dispatcher.register(worker).poll_every(Duration::from_millis(100));
-    worker.start().unwrap()
+    let worker = Worker::builder(Arc::<Q>::clone(queue)).poll_every(poll_every);
+    dispatcher.register(worker).start().unwrap()
+}
+
+/// The same to this endpoint.
+async fn deliver<Q: Registry + InspectQueue>(queue: &Arc<Q>, endpoint: Endpoint) -> Running {
+    Endpoints::new(Arc::clone(queue)).add(&endpoint).await.unwrap();
+    work(queue, Duration::from_millis(100))
 }
 
 /// Every event that was committed is applied once, none that was rolled back, though requests and answers are lost.
