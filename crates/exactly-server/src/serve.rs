@@ -3,6 +3,7 @@
 mod accept;
 mod activity;
 mod background;
+mod desk;
 mod doubts;
 mod framing;
 mod patient;
@@ -179,7 +180,7 @@ impl Server {
                 let listener = TcpListener::bind(address).await;
                 let listener = listener.map_err(|error| format!("inbox.listen on {address}: {error}"))?;
                 let address = listener.local_addr()?;
-                Some((address, Acceptor::new(listener, Acceptor::places(config), config)))
+                Some((address, Acceptor::alone(listener, config)))
             }
             (Some(_), Err(why)) => return Err(format!("[inbox]: events are kept as jobs, and {why}").into()),
             (None, _) => None,
@@ -193,7 +194,7 @@ impl Server {
             listen: listener.local_addr()?,
             admin,
             listener,
-            admin_acceptor: Acceptor::new(admin_listener, Acceptor::places(&config), &config),
+            admin_acceptor: Acceptor::alone(admin_listener, &config),
             door,
             gateway,
             store,

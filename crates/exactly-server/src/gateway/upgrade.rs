@@ -1,5 +1,6 @@
 //! Connections that stop speaking HTTP.
 
+use std::fmt;
 use std::sync::Arc;
 
 use exactly::layer::Body;
@@ -8,7 +9,6 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::forward;
 
@@ -22,7 +22,9 @@ pub(super) struct Wanted {
 
 /// A place among the clients that may be connected. Clones are the same place.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(#[expect(dead_code, reason = "held, not looked at")] pub(crate) Arc<OwnedSemaphorePermit>);
+pub(crate) struct Place(
+    #[expect(dead_code, reason = "held, not looked at")] pub(crate) Arc<dyn fmt::Debug + Send + Sync>,
+);
 
 /// What the client wants to upgrade to, if it does and may. Not to another HTTP: what is asked for in it would pass the
 /// gateway unseen.

@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
+use super::desk::{Desk, Seat};
 use super::framing::Framed;
 use super::patient::Patient;
 use super::shutdown::Shutdown;
@@ -45,6 +46,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 pub(super) struct Acceptor {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    desk: Desk,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     head_timeout: Duration,
@@ -59,8 +61,13 @@ struct Client {
 }
 
 impl Acceptor {
-    /// As many clients at a time as there are `places`.
-    pub(super) fn new(listener: TcpListener, places: Arc<Semaphore>, config: &Config) -> Self {
+    /// All clients of `listener`, as many at a time as `config` says.
+    pub(super) fn alone(listener: TcpListener, config: &Config) -> Self {
+        Self::new(listener, Self::places(config), Desk::alone(), config)
+    }
+
+    /// As many clients at a time as there are `places`, and of them those who are seated at `desk`.
+    pub(super) fn new(listener: TcpListener, places: Arc<Semaphore>, desk: Desk, config: &Config) -> Self {
         let head_timeout = config.timeouts.header;
         let mut http1 = http1::Builder::new();
         http1
@@ -76,6 +83,7 @@ impl Acceptor {
         Self {
             listener,
             places,
+            desk,
             http1,
             http2,
             head_timeout,
@@ -89,7 +97,7 @@ impl Acceptor {
     }
 
     /// Serves until told to stop, and then until every client has its answer.
-    pub(super) async fn serve<A, F, B>(self, answer: A, shutdown: &Shutdown)
+    pub(super) async fn serve<A, F, B>(mut self, answer: A, shutdown: &Shutdown)
     where
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
@@ -98,35 +106,35 @@ impl Acceptor {
     {
         let connections = TaskTracker::new();
         loop {
-            let accepted = tokio::select! {
-                accepted = self.accept() => accepted,
+            let (stream, address, seat) = tokio::select! {
+                client = self.next() => client,
                 () = shutdown.asked() => break,
             };
-            match accepted {
-                Ok((stream, peer, place)) => {
-                    let client = Client {
-                        address: peer,
-                        place: Place(Arc::new(place)),
-                    };
-                    connections.spawn(self.connection(stream, client, answer.clone(), shutdown.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "connection not accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            let place = Place(Arc::new(seat));
+            let client = Client { address, place };
+            connections.spawn(self.connection(stream, client, answer.clone(), shutdown.clone()));
         }
-        drop(self.listener);
+        // Who is on the way to this thread goes with the desk.
+        drop((self.listener, self.desk));
         connections.close();
         connections.wait().await;
     }
 
-    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.map_err(io::Error::other)?;
-        let (stream, peer) = self.listener.accept().await?;
-        stream.set_nodelay(true)?;
-        Ok((stream, peer, place))
+    /// The next client to serve here.
+    async fn next(&mut self) -> (TcpStream, SocketAddr, Seat) {
+        loop {
+            let client = tokio::select! {
+                (stream, address, place) = accepted(&self.listener, &self.places) => {
+                    self.desk.seat(stream, address, place).transpose()
+                }
+                handed = self.desk.handed() => Some(handed),
+            };
+            match client {
+                Some(Ok(client)) => return client,
+                Some(Err(error)) => tracing::warn!(%error, "connection not moved to the thread that serves it"),
+                None => {}
+            }
+        }
     }
 
     /// Serves one client until it leaves, or has the answers that it waits for when the server is told to stop.
@@ -193,6 +201,30 @@ impl Acceptor {
             }
         }
     }
+}
+
+/// The next client that comes in, however often the system refuses one.
+async fn accepted(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+    loop {
+        match accept(listener, places).await {
+            Ok(client) => return client,
+            Err(error) => {
+                tracing::warn!(%error, "connection not accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await;
+    let place = place.map_err(io::Error::other)?;
+    let (stream, address) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, address, place))
 }
 
 /// Runs a connection to its end, which comes sooner once it is to be left. Then its client is told, and may have no more to

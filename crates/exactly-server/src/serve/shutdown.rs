@@ -37,6 +37,13 @@ impl Shutdown {
         Ok(Self { asked })
     }
 
+    /// Nobody asks.
+    #[cfg(test)]
+    pub(super) fn never() -> Self {
+        let asked = CancellationToken::new();
+        Self { asked }
+    }
+
     pub(super) async fn asked(&self) {
         self.asked.cancelled().await;
     }

@@ -1,7 +1,7 @@
 //! The threads that serve clients.
 //!
-//! Each has a runtime, an accept loop and connections to the upstream of its own, so that a request stays on the core on
-//! which it came in: handing it from thread to thread costs more than passing it on.
+//! Each has a runtime, an accept loop, as many clients as the others, and connections to the upstream of its own, so that a
+//! request stays on the core on which it came in: handing it from thread to thread costs more than passing it on.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept::Acceptor;
 use super::background::TIDY_EVERY;
+use super::desk::Desk;
 use super::shutdown::Shutdown;
 use crate::config::Config;
 use crate::gateway::Gateway;
@@ -39,7 +40,7 @@ impl Workers {
         let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let (served, stop) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
         let (listener, places) = (listener.into_std()?, Acceptor::places(config));
-        for number in 0..count {
+        for (number, desk) in Desk::several(count).enumerate() {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             let acceptor = {
                 // A listener belongs to the runtime in which it is made.
@@ -47,6 +48,7 @@ impl Workers {
                 Acceptor::new(
                     TcpListener::from_std(listener.try_clone()?)?,
                     Arc::clone(&places),
+                    desk,
                     config,
                 )
             };
