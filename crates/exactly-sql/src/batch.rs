@@ -1,6 +1,6 @@
 //! Group commit: calls that arrive while a commit is under way go into the next one together.
 //!
-//! There is no timer. A lone call is taken at once; under load the batch is whatever arrived during the last flush, so
+//! There is no timer. A lone call is taken at once; under load the batch is whatever arrived during the last commit, so
 //! the cost per call falls as the load rises. Every step can be repeated (see [`exactly::Store`]), so a batch whose
 //! reply was lost is simply sent again.
 
@@ -264,15 +264,40 @@ pub(crate) struct Batcher {
     passages: Gate<Token>,
 }
 
+/// What is in the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    steps: Arc<Mutex<mpsc::Receiver<Step>>>,
+    batch_max: usize,
+}
+
+impl Queued {
+    /// The next batch, once there is one. It is empty if there will be none.
+    async fn batch(&self) -> Vec<Step> {
+        let mut batch = Vec::new();
+        self.steps.lock().await.recv_many(&mut batch, self.batch_max).await;
+        batch
+    }
+
+    /// The next batch, if there is one now.
+    pub(crate) fn batch_now(&self) -> Option<Vec<Step>> {
+        let mut steps = self.steps.try_lock().ok()?;
+        let now = std::iter::from_fn(|| steps.try_recv().ok());
+        let batch: Vec<_> = now.take(self.batch_max).collect();
+        (!batch.is_empty()).then_some(batch)
+    }
+}
+
 impl Batcher {
     /// Starts `flushers` tasks that share one queue. They end once every clone of the batcher is dropped and what was
     /// queued is carried out.
-    pub(crate) fn start<F: Flush>(flush: impl FnOnce(Again) -> F, flushers: usize, batch_max: usize) -> Self {
+    pub(crate) fn start<F: Flush>(flush: impl FnOnce(Queued, Again) -> F, flushers: usize, batch_max: usize) -> Self {
         let (queue, steps) = mpsc::channel(QUEUE_MAX);
         let steps = Arc::new(Mutex::new(steps));
-        let flush = Arc::new(flush(Again::new(&queue, QUEUE_MAX)));
+        let queued = Queued { steps, batch_max };
+        let flush = Arc::new(flush(queued.clone(), Again::new(&queue, QUEUE_MAX)));
         for _ in 0..flushers {
-            tokio::spawn(run(Arc::clone(&flush), Arc::clone(&steps), batch_max));
+            tokio::spawn(run(Arc::clone(&flush), queued.clone()));
         }
         Self {
             queue,
@@ -346,10 +371,10 @@ fn gone() -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, "reach the store: it was shut down")
 }
 
-async fn run(flush: Arc<impl Flush>, steps: Arc<Mutex<mpsc::Receiver<Step>>>, batch_max: usize) {
+async fn run(flush: Arc<impl Flush>, queued: Queued) {
     loop {
-        let mut batch = Vec::new();
-        if steps.lock().await.recv_many(&mut batch, batch_max).await == 0 {
+        let batch = queued.batch().await;
+        if batch.is_empty() {
             return;
         }
         flush.flush(batch).await;

@@ -17,6 +17,7 @@ mod scribe;
 mod settings;
 mod sweep;
 mod table;
+mod turns;
 mod tx;
 mod writer;
 

@@ -141,7 +141,7 @@ impl PgStoreBuilder {
         let sql = Arc::new(Sql::new(&place));
         let wakeups = Wakeups::default();
         let sessions = Arc::new(sessions);
-        let flush = |again| {
+        let flush = |_, again| {
             PgFlush::new(
                 Arc::clone(&sessions),
                 Arc::clone(&sql),

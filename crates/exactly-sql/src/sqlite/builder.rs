@@ -24,6 +24,7 @@ use super::novelty::Novelty;
 use super::scribe::Scribe;
 use super::settings::Overrides;
 use super::table::Statements;
+use super::turns::Turns;
 use crate::batch::{BATCH_MAX, Batcher};
 use crate::error::failed;
 use crate::name::Name;
@@ -34,8 +35,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is set on every connection of ours, beside durability.
 pub(super) const PRAGMAS: [(&str, &str); 4] = [
     // Pages in the write-ahead log before a commit moves them into the database. Moving them seldom makes more of them
-    // coincide, and 16 MiB are read back at once after a crash.
-    ("wal_autocheckpoint", "4000"),
+    // coincide, and 40 MiB are read back at once after a crash.
+    ("wal_autocheckpoint", "10000"),
     // Two megabytes. What a larger one saves in reads, it costs at the end of every commit that has split a page: SQLite
     // walks through all of it then.
     ("cache_size", "-2048"),
@@ -167,7 +168,7 @@ impl SqliteStoreBuilder {
             scribe: scribe.map_err(unstarted)?,
         });
         let batch_max = if self.group_commit { BATCH_MAX } else { 1 };
-        let flusher = |again| Flusher::new(Arc::clone(&database), batch_max, again);
+        let flusher = |queue, again| Flusher::new(Arc::clone(&database), batch_max, queue, again);
         let batcher = Batcher::start(flusher, 1, batch_max);
         Ok(SqliteStore {
             batcher,
@@ -201,7 +202,7 @@ impl Opening {
         Ok(Arc::new(File {
             clock: StoreClock::start(self.steady, self.wall, row),
             pool,
-            turn: Arc::new(Mutex::new(Slot::holding(connection))),
+            turn: Turns::new(Slot::holding(connection)),
             in_memory: settings.in_memory(),
             path: settings.path,
             overrides: self.overrides,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sqlx::{SqliteConnection, SqlitePool};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::MutexGuard;
 use tokio::task::AbortHandle;
 
 use exactly::StoreError;
@@ -12,6 +12,7 @@ use exactly::StoreError;
 use super::clock::{STEP_MAX, StoreClock};
 use super::database::{self, Slot, connect, seal};
 use super::settings::Overrides;
+use super::turns::Turns;
 use super::writer::Writer;
 use crate::error::failed;
 
@@ -25,9 +26,7 @@ pub(super) struct File {
     /// For handlers' transactions and for looking at records.
     pub(super) pool: SqlitePool,
     pub(super) clock: StoreClock,
-    /// The connection that batches are written on. Holding the lock is this process's turn to write: SQLite has one
-    /// writer, and those who wait for it inside SQLite sleep and are served in no order.
-    pub(super) turn: Arc<Mutex<Slot>>,
+    pub(super) turn: Turns,
     /// A reader of an in-memory database fails while a writer is at work, so it waits for the turn as well.
     pub(super) in_memory: bool,
     /// From the root.

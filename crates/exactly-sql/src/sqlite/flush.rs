@@ -7,7 +7,8 @@
 //! What is most likely is not read at all. A completion's claim holds as a rule, and a call that is begun is new as a rule;
 //! the statements that write them fail if it is not so, and then the batch is done again with a look.
 
-use std::collections::HashMap;
+mod unseen;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
@@ -16,13 +17,13 @@ use tokio::time::timeout;
 
 use exactly::clock::Timestamp;
 use exactly::store::Wakeups;
-use exactly::{CallId, StoreError, StoreErrorKind};
+use exactly::{StoreError, StoreErrorKind};
 
+use self::unseen::take_trusted;
 use super::database::{Database, Lock, Slot, TURN_WAIT_MAX, exec, is_busy, is_constraint, recover, recover_writer};
 use super::decide::{Answer, Decided, decide};
-use super::scribe::Batch;
 use super::table::Completed;
-use crate::batch::{Again, Flush, Step, Write, by_home};
+use crate::batch::{Again, Flush, Queued, Step, Write, by_home};
 use crate::error::{Shared, kind};
 
 /// The most steps that wait for this process's turn to write; what comes on top is refused, which bounds memory.
@@ -37,6 +38,7 @@ const TURN_PATIENCE: Duration = Duration::from_millis(2);
 pub(super) struct Flusher {
     database: Arc<Database>,
     batch_max: usize,
+    queued: Queued,
     waiting: Arc<StdMutex<Waiting>>,
     again: Again,
 }
@@ -50,10 +52,11 @@ struct Waiting {
 }
 
 impl Flusher {
-    pub(super) fn new(database: Arc<Database>, batch_max: usize, again: Again) -> Self {
+    pub(super) fn new(database: Arc<Database>, batch_max: usize, queued: Queued, again: Again) -> Self {
         Self {
             database,
             batch_max,
+            queued,
             waiting: Arc::default(),
             again,
         }
@@ -92,6 +95,7 @@ impl Flush for Flusher {
             && !reads_only
             && let Some(mut turn) = turn.await
         {
+            let steps = self.write_unseen(&mut turn, steps).await;
             let lock = Lock::WhenNeeded;
             self.database.carry_out(&mut turn, steps, lock, &self.again).await
         } else {
@@ -134,7 +138,9 @@ async fn attend(database: Arc<Database>, waiting: Arc<StdMutex<Waiting>>, batch_
 impl Database {
     /// Carries out a batch. Returns the steps that found the lock taken and have to wait for it, unless they just did.
     async fn carry_out(&self, slot: &mut Slot, steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
-        self.batches.fetch_add(1, Ordering::Relaxed);
+        if !steps.is_empty() {
+            self.batches.fetch_add(1, Ordering::Relaxed);
+        }
         self.settle(slot, steps, lock, again).await
     }
 
@@ -164,10 +170,6 @@ impl Database {
     /// Commits a batch. Returns the steps without an answer, because somebody else holds the lock.
     async fn settle(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
         steps.retain(|step| !step.is_pointless());
-        if steps.is_empty() {
-            return Vec::new();
-        }
-        let mut steps = self.write_unseen(slot, steps, lock, again).await;
         if steps.is_empty() {
             return Vec::new();
         }
@@ -203,36 +205,6 @@ impl Database {
         });
         again.queue(failed.collect());
         Vec::new()
-    }
-
-    /// Has the scribe write the batch, if it is likely to need no look. Returns the steps without an answer.
-    async fn write_unseen(&self, slot: &mut Slot, mut steps: Vec<Step>, lock: Lock, again: &Again) -> Vec<Step> {
-        let Some(scribe) = &self.scribe else { return steps };
-        let now = self.clock.reckon();
-        let is_likely = self.novelty.is_likely() && self.clock.is_young(now);
-        if lock == Lock::AtOnce || slot.is_unsealed() || !is_likely {
-            return steps;
-        }
-        let (mut completions, are_new) = take_trusted(&mut steps);
-        if !are_new {
-            steps.append(&mut completions);
-            return steps;
-        }
-        let batch = Batch {
-            begins: steps,
-            completions,
-            now,
-        };
-        match scribe.write(batch, again).await {
-            Ok(()) => Vec::new(),
-            Err(unwritten) => {
-                self.novelty.surprised();
-                if unwritten.unsealed {
-                    slot.unseal();
-                }
-                unwritten.batch.map_or_else(Vec::new, Batch::into_steps)
-            }
-        }
     }
 
     async fn settle_one_by_one(&self, slot: &mut Slot, steps: Vec<Step>, again: &Again) {
@@ -309,26 +281,6 @@ pub(super) fn answer_committed(steps: Vec<Step>, answers: Vec<Decided>, wakeups:
             again.at_once(unheard).await;
         });
     }
-}
-
-/// Takes out the completions that nothing else in the batch has to do with. As a rule their claims hold, and the statement
-/// that writes them finds out if one does not, so nobody looks at their records before. Says of the steps that are left
-/// whether each begins a call of its own.
-fn take_trusted(steps: &mut Vec<Step>) -> (Vec<Step>, bool) {
-    let mut times: HashMap<CallId, u32> = HashMap::with_capacity(steps.len());
-    for step in steps.iter() {
-        *times.entry(*step.id()).or_default() += 1;
-    }
-    let alone = |step: &mut Step| times.get(step.id()) == Some(&1);
-    let trusted = steps
-        .extract_if(.., |step| {
-            matches!(step.write(), Some(Write::Complete { .. })) && alone(step)
-        })
-        .collect();
-    let are_new = steps
-        .iter_mut()
-        .all(|step| matches!(step, Step::Begin { until: None, .. }) && alone(step));
-    (trusted, are_new)
 }
 
 pub(super) fn completed(step: &Step, now: Timestamp) -> Option<Completed<'_>> {

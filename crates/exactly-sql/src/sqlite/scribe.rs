@@ -32,13 +32,16 @@ pub(super) struct Scribe {
     orders: mpsc::Sender<Order>,
 }
 
-/// A batch to write.
-#[derive(Debug)]
+/// A batch to write, and what comes after it.
 struct Order {
     batch: Batch,
+    next: Box<dyn FnMut() -> Next + Send>,
     again: Again,
-    reply: oneshot::Sender<Result<(), Unwritten>>,
+    reply: oneshot::Sender<Result<Vec<Step>, Unwritten>>,
 }
+
+/// What is to be written after a batch, if anything is and there is time for it: another one, or steps that need a look.
+type Next = Option<Result<Batch, Vec<Step>>>;
 
 /// Steps of which each is alone with its call.
 #[derive(Debug)]
@@ -85,11 +88,21 @@ impl Scribe {
         Ok(Self { orders })
     }
 
-    /// Writes the batch and answers its steps.
-    pub(super) async fn write(&self, batch: Batch, again: &Again) -> Result<(), Unwritten> {
+    /// Writes the batch and answers its steps, and so on with what is `next`. Returns the steps that need a look.
+    pub(super) async fn write(
+        &self,
+        batch: Batch,
+        next: impl FnMut() -> Next + Send + 'static,
+        again: &Again,
+    ) -> Result<Vec<Step>, Unwritten> {
         let (reply, written) = oneshot::channel();
-        let again = again.clone();
-        if let Err(mpsc::SendError(order)) = self.orders.send(Order { batch, again, reply }) {
+        let order = Order {
+            batch,
+            next: Box::new(next),
+            again: again.clone(),
+            reply,
+        };
+        if let Err(mpsc::SendError(order)) = self.orders.send(order) {
             return Err(Unwritten {
                 batch: Some(order.batch),
                 unsealed: false,
@@ -154,16 +167,19 @@ fn attend(
     };
     let mut next = Some(first);
     while let Some(order) = next {
-        match pen.write(&order.batch) {
+        let continued = match pen.write(&order.batch) {
             Ok(answers) => order.tell(answers, wakeups),
-            Err(Failure::Refused) => order.leave(false),
+            Err(Failure::Refused) => {
+                order.leave(false);
+                None
+            }
             Err(Failure::Broken(error)) => {
                 tracing::warn!(%error, "write a batch; it is tried once more with a look");
                 order.leave(true);
                 return orders.recv().ok();
             }
-        }
-        next = orders.recv().ok();
+        };
+        next = continued.or_else(|| orders.recv().ok());
     }
     None
 }
@@ -186,11 +202,19 @@ impl Order {
         drop(self.reply.send(Err(Unwritten { batch, unsealed })));
     }
 
-    /// Answers every step.
-    fn tell(self, mut answers: Vec<Decided>, wakeups: &Wakeups) {
+    /// Answers every step. Returns what is to be written next.
+    fn tell(mut self, mut answers: Vec<Decided>, wakeups: &Wakeups) -> Option<Self> {
         answers.extend(self.batch.completions.iter().map(|_| Decided::applied()));
         answer_committed(self.batch.into_steps(), answers, wakeups, &self.again);
-        drop(self.reply.send(Ok(())));
+        // Whoever waits for the end holds the turn. Without it nothing is written.
+        let next = if self.reply.is_closed() { None } else { (self.next)() };
+        let left = match next {
+            Some(Ok(batch)) => return Some(Self { batch, ..self }),
+            Some(Err(steps)) => steps,
+            None => Vec::new(),
+        };
+        drop(self.reply.send(Ok(left)));
+        None
     }
 }
 

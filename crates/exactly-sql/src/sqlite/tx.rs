@@ -103,8 +103,7 @@ impl SqliteTransaction {
             StoreError::new(StoreErrorKind::Unavailable, context)
         };
         let until = Instant::now() + lock_wait;
-        let turn = Arc::clone(&file.turn).lock_owned();
-        let mut turn = timeout_at(until, turn).await.map_err(|_| held())?;
+        let mut turn = timeout_at(until, file.turn.lock_owned()).await.map_err(|_| held())?;
         let mut connection = file.take(&mut turn).await?;
         // The turn keeps this process's writers away; only another process, or a connection of the handler's own, can
         // hold SQLite's lock.

@@ -1,10 +1,12 @@
 //! Batches that are written without a look, by a thread of the store's own.
 
 use std::process::Command;
+use std::time::Duration;
 
-use exactly::{Fenced, Keep, Store, Verdict};
+use exactly::{Fenced, Keep, Store, TransactionalStore, Verdict};
 use exactly_sql::SqliteStore;
 use futures_util::future::join_all;
+use tokio::task::JoinSet;
 
 use super::{Place, assert_replays, begun, call, done, run};
 
@@ -41,7 +43,7 @@ async fn a_stranger_that_holds_the_lock_is_waited_for() {
         store.complete(&claim, &outcome, Keep::DAY),
         store.begin(&fresh),
         async {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
             run(&mut stranger, "rollback").await;
         }
     );
@@ -72,6 +74,49 @@ async fn callers_of_other_runtimes_are_answered_there() {
         let key = format!("{thread} {key}");
         assert_replays(&store.begin(&call(&key)).await.unwrap(), &key);
     }
+}
+
+/// So many callers that begin and complete one call after the other, until they are aborted.
+fn busy(store: &SqliteStore, callers: usize) -> JoinSet<()> {
+    (0..callers)
+        .map(|caller| {
+            let store = store.clone();
+            async move {
+                for key in 0.. {
+                    done(&store, &format!("{caller} {key}"), Keep::DAY).await;
+                }
+            }
+        })
+        .collect()
+}
+
+/// The thread goes on by itself for as long as there is something to write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_has_its_turn_while_batches_never_end() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut busy = busy(&store, 2048);
+    for _ in 0..20 {
+        drop(store.open(Duration::from_secs(2)).await.unwrap());
+    }
+    assert!(busy.try_join_next().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_needs_a_look_is_answered_among_batches_that_need_none() {
+    let place = Place::new();
+    let store = place.open().await;
+    done(&store, "known", Keep::DAY).await;
+    let mut busy = busy(&store, 256);
+    for _ in 0..50 {
+        // Time for the batches after a surprise, which are done with care.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let known = call("known");
+        let (begun, peeked) = tokio::join!(store.begin(&known), store.peek(&known));
+        assert_replays(&begun.unwrap(), "known");
+        assert_replays(&peeked.unwrap().unwrap(), "known");
+    }
+    assert!(busy.try_join_next().is_none());
 }
 
 /// A real one: the system refuses to let the files grow, in the midst of whatever SQLite writes.
