@@ -234,7 +234,7 @@ impl Config {
         set(&mut config.store, root.text("store", faults).map(StoreUrl::new));
         if let Err(error) = config.store.backend() {
             // Not the way in which other values are refused: it may hold a password.
-            root.refuse_hidden("store", error.to_string(), faults);
+            root.refuse_hidden("store", format!("store: {error}"), faults);
         }
         let accepted = "\"unsynced\", \"unlogged\", \"in-memory\", \"everysec\" and \"unread-settings\"";
         set(&mut config.store_options.accept, root.list("accept", accepted, faults));

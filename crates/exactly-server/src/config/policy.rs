@@ -62,10 +62,28 @@ pub(super) fn refuse(table: &Table<'_>, route: Option<(&Method, &str)>, policy: 
         Some((method, path)) => layer.route(method.clone(), path, policy.clone()),
         None => layer.policy(policy.clone()),
     };
-    if let Err(errors) = layer.build() {
-        for error in errors.iter() {
-            table.refuse_whole(error.to_string(), faults);
+    let Err(errors) = layer.build() else { return };
+    let mut refused = Vec::new();
+    for error in errors.iter() {
+        match setting(error.key()).filter(|key| table.has(key)) {
+            // One is enough for a list of which several cannot be.
+            Some(key) if refused.contains(&key) => {}
+            Some(key) => {
+                table.refuse_key(key, error.accepted(), faults);
+                refused.push(key);
+            }
+            None => table.refuse_whole(error.to_string(), faults),
         }
+    }
+}
+
+/// What the layer's `key` is called in a file, where a file can say what the layer refuses.
+fn setting(key: &str) -> Option<&'static str> {
+    match key {
+        "pattern" => Some("path"),
+        "replayed_header" => Some("replayed_headers"),
+        "guarantee" => Some("guarantee"),
+        _ => None,
     }
 }
 

@@ -60,13 +60,15 @@ impl Route {
         let reconcile = Probe::of_table(table, faults);
         let guarantee = policy::guarantee_of(table, defaults.guarantee);
         refuse_idle(table, guarantee, faults);
+        // A path is judged beside a method that cannot be, too.
+        let judged = method.as_ref().unwrap_or(&Method::POST);
+        policy::refuse(table, path.as_deref().map(|path| (judged, path)), &policy, faults);
         let (Some(method), Some(path)) = (method, path) else {
             if !table.has("method") || !table.has("path") {
                 table.refuse_whole("a route needs method and path", faults);
             }
             return None;
         };
-        policy::refuse(table, Some((&method, &path)), &policy, faults);
         let route = Self {
             method,
             path,

@@ -59,9 +59,15 @@ reconcile_headers = { authorization = "Bearer hunter2" }
 method = "POST"
 path = "/sealed"
 sealed = true
+[[routes]]
+method = "FETCH"
+path = "refunds/{id"
+[[routes]]
+path = "refunds"
+replayed_headers = ["connection", "te"]
 "#;
 
-const TOLD: [(usize, &str); 27] = [
+const TOLD: [(usize, &str); 32] = [
     (1, "listen is \"somewhere\", accepted is an address"),
     (
         2,
@@ -69,7 +75,7 @@ const TOLD: [(usize, &str); 27] = [
     ),
     (
         3,
-        "read the store's address: its scheme is \"mysql\"; accepted is sqlite:FILE",
+        "store: read the store's address: its scheme is \"mysql\"; accepted is sqlite:FILE",
     ),
     (4, "stoer is not a setting; here are: accept, admin"),
     (5, "reconcile_every is \"0s\", accepted is a number and a unit"),
@@ -87,7 +93,7 @@ const TOLD: [(usize, &str); 27] = [
         16,
         "routes[0].method is \"GET\", accepted is \"POST\", \"PUT\", \"PATCH\" or \"DELETE\"",
     ),
-    (18, "POST refunds: pattern is refunds, accepted is /literal"),
+    (20, "routes[1].path is \"refunds\", accepted is /literal"),
     (24, "routes[2].lease is \"10ms\", accepted is a number and a unit"),
     (25, "routes[2].wait is \"2h\", accepted is a number and a unit"),
     (26, "routes[2].keep is \"0s\", accepted is a number and a unit"),
@@ -100,7 +106,10 @@ const TOLD: [(usize, &str); 27] = [
         "routes[2].reconcile is \"/without-a-name\", accepted is a path with {call} or {key}",
     ),
     (29, "routes[2].leave_out is [\"/a/~2\"], accepted is"),
-    (30, "PUT /refunds: replayed_header is connection, accepted is"),
+    (
+        33,
+        "routes[3].replayed_headers is [\"connection\"], accepted is a header that does not belong to one connection",
+    ),
     (
         36,
         "routes[4].path is \"/refunds\", accepted is one that no route before it has: PUT /refunds is there already",
@@ -118,6 +127,14 @@ const TOLD: [(usize, &str); 27] = [
         "routes[6].reconcile_headers is a table, accepted is one beside reconcile",
     ),
     (50, "routes[7].sealed is true, accepted is true only with [seal]"),
+    (52, "routes[8].method is \"FETCH\", accepted is \"POST\""),
+    (53, "routes[8].path is \"refunds/{id\", accepted is /literal"),
+    (54, "a route needs method and path"),
+    (55, "routes[9].path is \"refunds\", accepted is /literal"),
+    (
+        56,
+        "routes[9].replayed_headers is [\"connection\", \"te\"], accepted is",
+    ),
     (0, ""),
 ];
 
@@ -163,7 +180,7 @@ fn mistakes_are_told_to_programs_too() {
     }
     let keys: Vec<_> = faults.iter().filter_map(|fault| fault["key"].as_str()).collect();
     assert_eq!(keys[..4], ["listen", "upstream", "store", "stoer"]);
-    assert_eq!((keys.len(), keys[13]), (faults.len(), "routes[1]"));
+    assert_eq!((keys.len(), keys[13]), (faults.len(), "routes[1].path"));
 
     fs::write(&file, "listen = \n").unwrap();
     let fault = told(check())["faults"][0].clone();

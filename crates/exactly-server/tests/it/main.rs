@@ -6,6 +6,7 @@ mod binary;
 mod call;
 mod calls;
 mod client;
+mod completions;
 mod conformance;
 mod demo;
 mod doctor;

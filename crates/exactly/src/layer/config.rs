@@ -271,6 +271,11 @@ impl ConfigError {
     pub fn key(&self) -> &str {
         &self.key
     }
+
+    /// What it may be instead.
+    pub fn accepted(&self) -> &str {
+        &self.accepted
+    }
 }
 
 impl fmt::Display for ConfigError {
