@@ -268,7 +268,7 @@ fn refused(why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, context)
 }
 
-/// The library names the method that accepts a weakness; here it is a flag.
+/// The library names the method that accepts a weakness; here it is a flag. And a server can be started.
 fn with_flags(error: &StoreError, place: &str) -> StoreError {
     const FLAGS: [(&str, &str); 5] = [
         ("accept_unsynced", "unsynced"),
@@ -289,6 +289,9 @@ fn with_flags(error: &StoreError, place: &str) -> StoreError {
         "run the text of `PgQueue::migrations_sql`, or start with `migrate(true)`",
     ] {
         text = text.replace(advice, "run `exactly migrate`");
+    }
+    if error.kind() == StoreErrorKind::Unavailable && !place.starts_with("sqlite:") {
+        text.push_str("; is it running, and is that its address?");
     }
     StoreError::new(error.kind(), format!("open {place}: {text}"))
 }

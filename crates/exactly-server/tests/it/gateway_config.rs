@@ -320,6 +320,16 @@ fn a_server_that_cannot_be_says_why_and_what_to_do() {
             1,
             "open postgres://127.0.0.1:1/x",
         ),
+        (
+            [&serves[..], &["--store", secret]].concat(),
+            1,
+            "is it running, and is that its address?",
+        ),
+        (
+            [&serves[..], &["--store", "redis://127.0.0.1:1/"]].concat(),
+            1,
+            "is it running, and is that its address?",
+        ),
     ] {
         let ran = exactly(&[&["serve"], &arguments[..]].concat());
         ran.refused(code, why);
