@@ -132,7 +132,7 @@ async fn seals_that_cannot_be_are_told_without_their_keys() {
                 settings(&[TWO]).replace("sealed = false\n", "")
             ),
             None,
-            ":6: POST /plain: guarantee is joined, accepted is answers that are neither sealed nor withheld",
+            ":9: routes[0].guarantee is \"joined\", accepted is answers that are neither sealed nor withheld",
         ),
     ] {
         let said = check(text, key);
