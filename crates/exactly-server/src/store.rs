@@ -268,7 +268,7 @@ fn refused(why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, context)
 }
 
-/// The library names the method that accepts a weakness; here it is a flag. And a server can be started.
+/// The library names the method that accepts a weakness; here it is a flag. A server that cannot be reached may not run.
 fn with_flags(error: &StoreError, place: &str) -> StoreError {
     const FLAGS: [(&str, &str); 5] = [
         ("accept_unsynced", "unsynced"),

@@ -182,6 +182,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_on_the_way_to_a_thread_that_drains_is_let_go_at_once() {
+        let mut desks = Desk::several(2);
+        let (here, draining) = (desks.next().unwrap(), desks.next().unwrap());
+        let (config, shutdown, asked) = (Config::default(), Shutdown::never(), Arc::new(Semaphore::new(0)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut waiting = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let acceptor = Acceptor::new(listener, Acceptor::places(&config), draining, &config);
+        let (heard, stop) = (Arc::clone(&asked), shutdown.clone());
+        let never = move |_| {
+            heard.add_permits(1);
+            std::future::pending::<Result<Response<Full<_>>, _>>()
+        };
+        let serving = tokio::spawn(async move { acceptor.serve(never, &stop).await });
+        waiting
+            .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+            .await
+            .unwrap();
+        asked.acquire().await.unwrap().forget();
+        let kept = let_in(&here, 2).await;
+        shutdown.ask();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut late = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let place = Acceptor::places(&config).acquire_owned().await.unwrap();
+        assert!(here.seat(stream, address, place).unwrap().is_none());
+        let gone = timeout(Duration::from_secs(5), late.read(&mut [0; 1])).await;
+        assert_eq!(gone.unwrap().unwrap(), 0);
+        assert_eq!((kept.len(), serving.is_finished()), (2, false));
+    }
+
+    #[tokio::test]
     async fn threads_that_accept_from_one_socket_share_those_who_come_at_once() {
         const CLIENTS: usize = 40;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

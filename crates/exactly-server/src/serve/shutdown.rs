@@ -44,6 +44,11 @@ impl Shutdown {
         Self { asked }
     }
 
+    #[cfg(test)]
+    pub(super) fn ask(&self) {
+        self.asked.cancel();
+    }
+
     pub(super) async fn asked(&self) {
         self.asked.cancelled().await;
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use exactly::{Fenced, Keep, Store, TransactionalStore, Verdict};
 use exactly_sql::SqliteStore;
 use futures_util::future::join_all;
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::{Place, assert_replays, begun, call, done, run};
@@ -117,6 +118,40 @@ async fn what_needs_a_look_is_answered_among_batches_that_need_none() {
         assert_replays(&peeked.unwrap().unwrap(), "known");
     }
     assert!(busy.try_join_next().is_none());
+}
+
+/// The turn is gone with the runtime that the store was started in, so its thread may not go on with what others ask for.
+#[test]
+fn nothing_is_written_for_a_store_whose_runtime_is_gone() {
+    let runtime = || {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (home, elsewhere) = (runtime(), runtime());
+    let place = Place::new();
+    let store = home.block_on(place.open());
+    elsewhere.block_on(async {
+        let callers: JoinSet<()> = (0..2048)
+            .map(|caller| {
+                let store = store.clone();
+                async move {
+                    let calls = (0..).map(|key| call(&format!("{caller} {key}")));
+                    for call in calls {
+                        if store.begin(&call).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        home.shutdown_background();
+        let refused = tokio::time::timeout(Duration::from_secs(10), callers.join_all()).await;
+        assert_eq!(refused.unwrap().len(), 2048);
+    });
 }
 
 /// A real one: the system refuses to let the files grow, in the midst of whatever SQLite writes.
