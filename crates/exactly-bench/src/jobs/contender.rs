@@ -31,7 +31,7 @@ pub(crate) struct Program {
 /// Statements that count in the contender's own tables. What a program says of itself is no proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
-    /// Jobs that are not done, failed ones among them.
+    /// Jobs that are not done, failed ones among them; some of them, where counting all would take long.
     pub(crate) left: &'static str,
     pub(crate) failed: &'static str,
     /// Jobs that are done, where they are kept.

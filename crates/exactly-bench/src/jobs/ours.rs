@@ -31,7 +31,11 @@ const NOOP: &str = "noop";
 const SHARING: usize = 16;
 
 const TABLES: Tables = Tables {
-    left: "select count(*) from exactly.tasks where state <> 3",
+    // By way of the indexes, since counting all that is done takes both cores from what is not.
+    left: "select count(*) from (
+        (select from exactly.tasks where state = 0 order by lane, due_at limit 1)
+        union all (select from exactly.tasks where state = 1 order by lane, due_at limit 1)
+        union all (select from exactly.tasks where state = 2 or state = 4 order by id limit 1)) as found",
     failed: "select count(*) from exactly.tasks where state = 4",
     done: Some("select count(*) from exactly.tasks where state = 3"),
 };

@@ -47,8 +47,8 @@ async fn on(database: &Database, contender: &Contender, jobs: u64) -> Result<Tur
     }
     let before = Meter::read(database, &workers)?;
     let started = burn_down(&mut workers, jobs).await?;
-    until_done(database, contender.tables, jobs).await?;
-    let elapsed = started.elapsed();
+    let done_by = until_done(database, contender.tables, jobs).await?;
+    let elapsed = done_by.duration_since(started);
     let spent = Meter::read(database, &workers)?.since(before);
     for worker in workers {
         worker.stop().await?;
@@ -107,13 +107,15 @@ async fn burn_down(workers: &mut [Worker], jobs: u64) -> Result<Instant> {
     started.ok_or_else(|| "there was nothing to do".into())
 }
 
-/// A handler that has run is not a job that is done: completions are written in batches, and after it.
-async fn until_done(database: &Database, tables: Tables, jobs: u64) -> Result<()> {
+/// A handler that has run is not a job that is done: completions are written in batches, and after it. All are done when a look begins
+/// that finds none left; how long it takes to look is nobody's work.
+async fn until_done(database: &Database, tables: Tables, jobs: u64) -> Result<Instant> {
     let since = Instant::now();
     loop {
+        let looked_at = Instant::now();
         let left = database.count(tables.left).await?;
         if left == 0 {
-            return Ok(());
+            return Ok(looked_at);
         }
         let failed = database.count(tables.failed).await?;
         if failed > 0 {
