@@ -26,6 +26,9 @@ pub(super) struct Appetite {
     concurrency: usize,
     /// How many are leased at most, running or not.
     capacity: usize,
+    /// For how many there is room when more are leased though there is enough to begin: what is leased and not settled may be in
+    /// the way of the next lease.
+    much: usize,
     /// The same for one lane.
     lane_max: usize,
     /// The same for one lane that has a cap, if that is less.
@@ -49,6 +52,9 @@ impl Appetite {
         Self {
             concurrency: settings.concurrency,
             capacity: settings.concurrency + settings.prefetch,
+            much: ((settings.concurrency + settings.prefetch) / 4)
+                .max(settings.prefetch / 2)
+                .max(1),
             lane_max: settings.lane_concurrency + settings.prefetch,
             capped_max: settings.lane_share,
             full: Vec::new(),
@@ -94,7 +100,7 @@ impl Appetite {
         } else {
             now
         };
-        let much = room >= (self.capacity / 4).max(1) || hand.runs() + hand.waits() == 0;
+        let much = room >= self.much || hand.runs() + hand.waits() == 0;
         let ready = if self.lane_wants_more(hand) {
             now
         } else if much {

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use crate::queue::{End, Leased};
 
-/// The most settlements in one call.
-const BATCH_MAX: usize = 1000;
+/// The most settlements in one call. The more there are the less each costs, and this many are written in some hundredths of a
+/// second.
+const BATCH_MAX: usize = 2000;
 
 /// The most calls under way at one time. The second one is for what has piled up to a whole batch.
 const CALLS_MAX: usize = 2;
