@@ -17,6 +17,9 @@ use crate::failure::{Failure, Result, failed};
 use crate::history::{Effect, Guarantee, Ledger};
 use crate::ledger;
 
+/// So few that leases here are written down in both ways.
+const BUNDLE_FROM: u32 = 4;
+
 /// The most connections for handlers' transactions, per victim.
 const CONNECTIONS_MAX: u32 = 8;
 
@@ -204,8 +207,8 @@ impl Place {
     pub(crate) async fn open_postgres_queue(&self) -> Result<PgQueue> {
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX);
         let pool = pool.connect_lazy_with(self.postgres()?);
-        let queue = PgQueue::builder(pool).schema(&self.name).start().await;
-        queue.map_err(failed("open PostgreSQL queue"))
+        let queue = PgQueue::builder(pool).schema(&self.name).bundle_from(BUNDLE_FROM);
+        queue.start().await.map_err(failed("open PostgreSQL queue"))
     }
 
     fn sqlite_file(&self) -> PathBuf {

@@ -6,7 +6,7 @@
 use exactly::{StoreError, StoreErrorKind};
 use sqlx::{PgConnection, Row as _};
 
-use super::schema::Place;
+use super::schema::{Layout, Place};
 use crate::error::failed;
 
 /// The oldest server: older ones scan the whole table to sweep a part of it.
@@ -81,16 +81,20 @@ pub(super) async fn check_server(conn: &mut PgConnection, accept: Accept) -> Res
 
 /// Refuses a table that a crash of the server empties, unless that is accepted.
 pub(super) async fn check_table(conn: &mut PgConnection, place: &Place, accept: Accept) -> Result<(), StoreError> {
-    let persistence: String = sqlx::query("select relpersistence::text from pg_class where oid = to_regclass($1)")
-        .bind(place.quoted())
-        .fetch_one(conn)
-        .await
-        .and_then(|row| row.try_get(0))
-        .map_err(failed(format!("check table {}", place.readable())))?;
-    if persistence == "p" {
-        return Ok(());
-    }
-    let table = place.readable();
+    let tables = match place.layout {
+        Layout::Calls => vec![place.quoted()],
+        Layout::Tasks => vec![place.quoted(), place.bundles()],
+    };
+    let unlogged = sqlx::query(
+        "select c.oid::regclass::text, c.relpersistence::text
+         from unnest($1::text[]) as t (name) join pg_class c on c.oid = to_regclass(t.name)
+         where c.relpersistence <> 'p' limit 1",
+    );
+    let unlogged = unlogged.bind(tables).fetch_optional(conn).await;
+    let unlogged = unlogged.map_err(failed(format!("check table {}", place.readable())))?;
+    let Some(row) = unlogged else { return Ok(()) };
+    let read = |column| row.try_get::<String, _>(column).map_err(failed("check tables"));
+    let (table, persistence) = (read(0)?, read(1)?);
     let found = format!(
         "table {table} is unlogged (relpersistence is {persistence}): a crash empties it; run `alter table {table} set \
          logged`"

@@ -1,18 +1,21 @@
 //! Tasks in PostgreSQL.
 //!
 //! One table is ledger and queue at once: a row per task key that stays when the task is done, and three partial indexes that
-//! hold only what waits, what runs, and what is held or dead. Enqueuing, leasing and settling are one statement each, for as
-//! many tasks as the caller has. The server's clock judges what is due and which leases have ended.
+//! hold only what waits, what runs, and what is held or dead. Enqueuing, leasing and settling are mostly one statement each, for
+//! as many tasks as the caller has. A lease of many is one row beside the table, and theirs are written when they are settled.
+//! The server's clock judges what is due and which leases have ended.
 
 mod announce;
 mod book;
 mod builder;
+mod bundles;
 mod enqueue;
 mod inspect;
 mod lanes;
 mod lease;
 mod record;
 mod registry;
+mod renew;
 mod settle;
 mod sql;
 mod tables;
@@ -33,9 +36,10 @@ use tokio::sync::watch;
 
 pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
+use self::bundles::Bundles;
 use self::lease::Rounds;
 use self::sql::Sql;
-pub(super) use self::tables::{CARDS, MARKS, MARKS_DATED, PUBLISH, READY, TABLES};
+pub(super) use self::tables::{BUNDLES, CARDS, MARKS, MARKS_DATED, PUBLISH, READY, TABLES};
 use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
@@ -72,6 +76,7 @@ pub struct PgQueue {
     sql: Arc<Sql>,
     defaults: Arc<Defaults>,
     rounds: Arc<Rounds>,
+    bundles: Arc<Bundles>,
     prune_done: Arc<Sweeper>,
     prune_dead: Arc<Sweeper>,
     prune_marks: Arc<Sweeper>,

@@ -16,7 +16,7 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 7] = [
+const TASKS: [&str; 8] = [
     super::queue::TABLES,
     super::queue::READY,
     super::queue::CARDS,
@@ -25,6 +25,7 @@ const TASKS: [&str; 7] = [
     super::queue::MARKS,
     super::queue::MARKS_DATED,
     super::queue::PUBLISH,
+    super::queue::BUNDLES,
 ];
 
 const RECORDS: &str = r"create table if not exists {table} (
@@ -75,6 +76,10 @@ const LANES: &str = "_lanes";
 const SCHEDULES: &str = "_schedules";
 const CARDS: &str = "_cards";
 const MARKS: &str = "_marks";
+const BUNDLES: &str = "_bundles";
+
+/// What the name of the function that reads new bundles has more than the table's.
+const BUNDLED_SINCE: &str = "_bundled_since";
 
 /// What the name of the function that publishes events has more than the table's.
 const PUBLISHES: &str = "_publish";
@@ -185,6 +190,16 @@ impl Place {
         format!("{}.\"{}{MARKS}\"", self.schema.quoted(), self.table)
     }
 
+    /// Leases of many tasks at once, as statements name them.
+    pub(super) fn bundles(&self) -> String {
+        format!("{}.\"{}{BUNDLES}\"", self.schema.quoted(), self.table)
+    }
+
+    /// The function that reads new ones among them, as statements name it.
+    pub(super) fn bundled_since(&self) -> String {
+        format!("{}.\"{}{BUNDLED_SINCE}\"", self.schema.quoted(), self.table)
+    }
+
     /// Refuses a table beside which a name would be so long that PostgreSQL cuts it off: two tables would then share what
     /// has that name.
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -230,6 +245,8 @@ impl Place {
             let script = script.replace("{publish}", &self.publish());
             let script = script.replace("{publish_ordered}", &self.publish_ordered());
             let script = script.replace("{marks}", &self.marks());
+            let script = script.replace("{bundles}", &self.bundles());
+            let script = script.replace("{bundled_since}", &self.bundled_since());
             script.replace("{complete}", &self.complete())
         };
         let migrations: String = self.layout.migrations().iter().map(named).collect();

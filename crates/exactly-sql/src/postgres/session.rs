@@ -145,7 +145,8 @@ async fn commit_by(conn: &mut PgConnection, durable: &str) -> Result<(), sqlx::E
 }
 
 /// Every statement finds its rows by primary key, whatever the statistics say: a table that was never analysed looks
-/// empty, and a plan made for ten rows would read ten million.
+/// empty, and a plan made for ten rows would read ten million. What is looked up in memory is hashed, for which the planner has to
+/// believe that it fits.
 fn settings(lock_timeout_ms: u32) -> String {
     format!(
         "set default_transaction_isolation = 'read committed';
@@ -157,6 +158,7 @@ fn settings(lock_timeout_ms: u32) -> String {
          set enable_bitmapscan = off;
          set enable_hashjoin = off;
          set enable_mergejoin = off;
+         set work_mem = '64MB';
          set jit = off"
     )
 }

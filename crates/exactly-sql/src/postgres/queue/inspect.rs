@@ -16,7 +16,7 @@ use super::PgQueue;
 use super::enqueue::{state, version_code};
 use super::lease::{fence, lane};
 use super::settle::failure;
-use super::sql::VIEW;
+use super::sql::STATE;
 use crate::error::failed;
 use crate::postgres::row::PgTime;
 use crate::postgres::session::{acquire, within};
@@ -30,7 +30,7 @@ const ATTEMPTS_MAX: i64 = 1000;
 impl InspectQueue for PgQueue {
     fn show(&self, id: TaskId) -> Reply<'_, Option<TaskView>> {
         Box::pin(async move {
-            let mut query = QueryBuilder::new(format!("select {VIEW} from {} c where c.id = ", self.sql.table));
+            let mut query = QueryBuilder::new(format!("{} where c.id = ", self.sql.view));
             query.push_bind(*id.as_uuid());
             let rows = self.look(query).await.map_err(failed("show task"))?;
             rows.first().map(view).transpose().map_err(failed("show task"))
@@ -110,7 +110,19 @@ impl InspectQueue for PgQueue {
                 let (code, table) = (state.code(), &self.sql.table);
                 format!("select lane, {code}::int2 as state, count(*) from {table} where state = {code} group by lane")
             });
-            let query = QueryBuilder::new(format!("{} order by lane, state", counts.join(" union all ")));
+            let query = QueryBuilder::new(format!(
+                "with bundled as (
+                     select c.lane, count(*) from {} c where c.state + 0 = 0 and (c.id, c.fence) in ({}) group by c.lane
+                 )
+                 select lane, state, sum(count)::int8 from (
+                     {} union all
+                     select lane, 0::int2, -count from bundled union all select lane, 1::int2, count from bundled
+                 ) counted (lane, state, count)
+                 group by lane, state having sum(count) > 0 order by lane, state",
+                self.sql.table,
+                self.sql.in_bundles,
+                counts.join(" union all ")
+            ));
             let rows = self.look(query).await.map_err(failed("count tasks"))?;
             let depths = rows.iter().map(depth).collect::<Result<_, _>>();
             depths.map_err(failed("count tasks"))
@@ -132,10 +144,23 @@ impl InspectQueue for PgQueue {
 impl PgQueue {
     /// A listing's statement, up to where it begins.
     fn listing(&self, filter: &TaskFilter) -> QueryBuilder<Postgres> {
-        let mut query = QueryBuilder::new(format!("select {VIEW} from {} c where true", self.sql.table));
-        if let Some(state) = filter.state {
+        let mut query = QueryBuilder::new(format!("{} where true", self.sql.view));
+        match filter.state {
+            None => {}
+            Some(TaskState::Waiting) => {
+                query.push(" and c.state = 0 and b.id is null");
+            }
+            Some(TaskState::Running) => {
+                let (table, in_bundles) = (&self.sql.table, &self.sql.in_bundles);
+                query.push(format!(
+                    " and {STATE} = 1 and c.id = any (array(
+                         select r.id from {table} r where r.state = 1 union all select u.id from ({in_bundles}) u))"
+                ));
+            }
             // In the text, so that the planner finds the partial index.
-            query.push(" and c.state = ").push(state.code().to_string());
+            Some(state) => {
+                query.push(" and c.state = ").push(state.code().to_string());
+            }
         }
         if let Some(kind) = &filter.kind {
             query.push(" and c.kind = ").push_bind(kind.clone());

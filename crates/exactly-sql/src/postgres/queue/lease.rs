@@ -1,18 +1,21 @@
 //! Handing out tasks.
 
+mod served;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use exactly::queue::{Ask, Fence, Lane, Lanes, Lease, Leased, TaskId};
-use sqlx::postgres::{PgBindIterExt as _, PgRow};
-use sqlx::{Connection as _, PgConnection, Row as _, ValueRef as _};
+use exactly::queue::{Ask, Fence, Lane, Lanes, Leased};
+use sqlx::postgres::PgBindIterExt as _;
+use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::time::Instant;
 
+use self::served::{Served, in_turn, read, read_walk};
 use super::PgQueue;
+use super::bundles::Bundled;
 use super::enqueue::corrupt;
-use crate::postgres::row::{PgTime, millis_code};
+use crate::postgres::row::millis_code;
 
 /// The most lanes that one statement walks over.
 const LANES_MAX: i64 = 64;
@@ -57,9 +60,6 @@ impl Rounds {
     }
 }
 
-/// What was leased, by the place of its lane in the walk.
-type Served = (i64, PgTime, Leased);
-
 /// A lane with a cap that this lease has locked.
 struct Capped {
     lane: Lane,
@@ -97,26 +97,40 @@ impl<'a> Rooms<'a> {
 #[derive(Default)]
 struct Part {
     served: Vec<Served>,
-    /// Whether a lane got all that it was to get, so that it may have more.
-    more: bool,
+    /// The lanes that gave all that they were to give, so that they may have more.
+    more: Vec<Lane>,
+    /// Whether all lanes were looked at, so that no others have any.
+    is_whole: bool,
+    /// Whether others were faster, so that any lane may have more.
+    is_overtaken: bool,
+    /// The bundle that it has become.
+    bundled: Option<Bundled>,
 }
 
 impl Part {
     /// Of `most` tasks over so many lanes.
     fn new(served: Vec<Served>, most: i64, lanes: i64) -> Self {
         let quota = (most + lanes - 1) / lanes.max(1);
-        let mut by_lane: HashMap<i64, i64> = HashMap::new();
-        for (place, ..) in &served {
-            *by_lane.entry(*place).or_default() += 1;
+        let mut by_lane: HashMap<&Lane, i64> = HashMap::new();
+        for (_, _, task) in &served {
+            *by_lane.entry(&task.lane).or_default() += 1;
         }
-        let more = by_lane.values().any(|count| *count >= quota);
-        Self { served, more }
+        let more = by_lane.into_iter().filter(|(_, count)| *count >= quota);
+        let more = more.map(|(lane, _)| lane.clone()).collect();
+        Self {
+            served,
+            more,
+            is_whole: false,
+            is_overtaken: false,
+            bundled: None,
+        }
     }
 }
 
 impl PgQueue {
     pub(super) async fn lease_on(&self, conn: &mut PgConnection, ask: &Ask) -> Result<Vec<Leased>, sqlx::Error> {
-        let served = if self.any_capped(conn).await? {
+        self.forget_bundles(conn).await?;
+        let (served, bundles) = if self.any_capped(conn).await? {
             let mut tx = conn.begin().await?;
             let capped = self.lock_some_capped(&mut tx, ask).await?;
             let served = self.lease_fairly(&mut tx, ask, capped).await?;
@@ -125,6 +139,10 @@ impl PgQueue {
         } else {
             self.lease_fairly(conn, ask, Vec::new()).await?
         };
+        // Only what is committed: another lease gives out again what is not, with the same fences.
+        for bundled in bundles {
+            self.bundles.add(bundled);
+        }
         Ok(in_turn(served))
     }
 
@@ -134,16 +152,23 @@ impl PgQueue {
         conn: &mut PgConnection,
         ask: &Ask,
         mut capped: Vec<Capped>,
-    ) -> Result<Vec<Served>, sqlx::Error> {
+    ) -> Result<(Vec<Served>, Vec<Bundled>), sqlx::Error> {
         let most = i64::from(ask.most);
         let mut served = Vec::new();
+        let mut bundles = Vec::new();
+        let mut lanes = ask.lanes.clone();
         for round in 0..FILL_ROUNDS_MAX {
             let left = most - count(&served);
             let others = if round == 0 { capped.len() } else { 0 };
             let rooms = Rooms::new(ask, &served);
             let open = self
-                .lease_open(conn, ask, left, i64::try_from(others).unwrap_or(0), &rooms)
+                .lease_open(conn, ask, &lanes, left, i64::try_from(others).unwrap_or(0), &rooms)
                 .await?;
+            let more = open.is_overtaken || !open.more.is_empty();
+            if open.is_whole {
+                lanes = Lanes::Only(open.more);
+            }
+            bundles.extend(open.bundled);
             served.extend(open.served);
             let left = most - count(&served);
             let from_capped = self.lease_capped(conn, ask, left, &capped).await?;
@@ -153,11 +178,11 @@ impl PgQueue {
                 }
             }
             served.extend(from_capped.served);
-            if count(&served) >= most || !(open.more || from_capped.more) {
+            if count(&served) >= most || !more && from_capped.more.is_empty() {
                 break;
             }
         }
-        Ok(served)
+        Ok((served, bundles))
     }
 
     async fn any_capped(&self, conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
@@ -177,6 +202,7 @@ impl PgQueue {
         &self,
         conn: &mut PgConnection,
         ask: &Ask,
+        lanes: &Lanes,
         most: i64,
         others: i64,
         rooms: &Rooms<'_>,
@@ -186,6 +212,7 @@ impl PgQueue {
                 break;
             }
             let cursor = self.rounds.look().cursor;
+            let asked_at = Instant::now();
             let rows = self
                 .sql
                 .lease
@@ -195,25 +222,34 @@ impl PgQueue {
                 .bind(most)
                 .bind(&cursor)
                 .bind(LANES_MAX)
-                .bind(behind(&cursor, &ask.lanes))
+                .bind(behind(&cursor, lanes))
                 .bind(others)
                 .bind(rooms.others)
                 .bind(rooms.of.keys().map(|lane| lane.as_str()).bind_iter())
                 .bind(rooms.of.values().copied().bind_iter())
                 .bind(rescues_below(ask))
+                .bind(self.bundles.from(most))
                 .fetch_all(&mut *conn)
                 .await?;
-            let walk = Walk::read(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
-            let leased = rows
-                .iter()
-                .filter(|row| matches!(row.try_get_raw(3), Ok(id) if !id.is_null()));
-            let served = leased.map(|row| read(row, 3)).collect::<Result<Vec<_>, _>>()?;
+            let (walk, served) = read_walk(&rows)?;
+            self.bundles.count(walk.in_bundles);
+            let bundled = walk.bundle.map(|number| Bundled {
+                number,
+                leases: served.iter().map(|(_, _, task)| task.lease).collect(),
+                until: asked_at.checked_add(ask.lease),
+            });
             // The next walk starts behind the last lane that got something, or behind the last that was looked at.
             let last = served.iter().max_by_key(|(place, ..)| *place);
             let last = last.map(|(_, _, task)| task.lane.as_str().to_owned()).or(walk.last);
             self.rounds.change(|round| round.cursor = last.unwrap_or_default());
-            if !served.is_empty() || walk.walked < LANES_MAX {
-                return Ok(Part::new(served, most, walk.open + others));
+            // Others were faster, and what is behind those tasks was not looked at.
+            let overtaken = walk.found > count(&served);
+            if !served.is_empty() || walk.walked < LANES_MAX && !overtaken {
+                let mut part = Part::new(served, most, walk.open + others);
+                part.bundled = bundled;
+                part.is_whole = walk.walked < LANES_MAX && !overtaken;
+                part.is_overtaken = overtaken;
+                return Ok(part);
             }
         }
         Ok(Part::default())
@@ -284,23 +320,6 @@ impl PgQueue {
     }
 }
 
-/// What a walk over the lanes saw.
-struct Walk {
-    walked: i64,
-    last: Option<String>,
-    open: i64,
-}
-
-impl Walk {
-    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            walked: row.try_get(0)?,
-            last: row.try_get(1)?,
-            open: row.try_get(2)?,
-        })
-    }
-}
-
 fn rescues_below(ask: &Ask) -> i32 {
     let below = ask.rescues_below.map(i32::try_from);
     below.and_then(Result::ok).unwrap_or(i32::MAX)
@@ -321,27 +340,6 @@ fn count(served: &[Served]) -> i64 {
     i64::try_from(served.len()).unwrap_or(i64::MAX)
 }
 
-fn read(row: &PgRow, first: usize) -> Result<Served, sqlx::Error> {
-    let due_at: PgTime = row.try_get(first + 10)?;
-    let leased = Leased {
-        lease: Lease {
-            id: TaskId::from_uuid(row.try_get(first)?),
-            fence: fence(row.try_get(first + 1)?)?,
-        },
-        kind: row.try_get::<&str, _>(first + 2)?.into(),
-        key: row.try_get::<&str, _>(first + 3)?.into(),
-        lane: lane(row.try_get(first + 4)?)?,
-        payload: Bytes::copy_from_slice(row.try_get(first + 5)?),
-        version: row.try_get::<i32, _>(first + 6)?.cast_unsigned(),
-        failures: row.try_get::<i32, _>(first + 7)?.cast_unsigned(),
-        rescues: row.try_get::<i32, _>(first + 8)?.cast_unsigned(),
-        enqueued_at: row.try_get::<PgTime, _>(first + 9)?.into(),
-        due_at: due_at.into(),
-    };
-    let place = row.try_get::<i64, _>(first + 11)?;
-    Ok((place, due_at, leased))
-}
-
 pub(super) fn fence(stored: i64) -> Result<Fence, sqlx::Error> {
     let fence = u64::try_from(stored).map(Fence::new);
     fence.map_err(|_| corrupt(&format!("fence is {stored}")))
@@ -353,20 +351,4 @@ pub(super) fn fence_code(fence: Fence) -> i64 {
 
 pub(super) fn lane(stored: &str) -> Result<Lane, sqlx::Error> {
     Lane::new(stored).map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-/// The first task of each lane, then the second of each, and so on.
-fn in_turn(mut served: Vec<Served>) -> Vec<Leased> {
-    served.sort_by(|(_, due, one), (_, other_due, other)| (&one.lane, due).cmp(&(&other.lane, other_due)));
-    let mut turn = 0_usize;
-    let mut turns: Vec<(usize, i64, Leased)> = Vec::with_capacity(served.len());
-    for (place, _, task) in served {
-        turn = match turns.last() {
-            Some((_, _, before)) if before.lane == task.lane => turn + 1,
-            _ => 0,
-        };
-        turns.push((turn, place, task));
-    }
-    turns.sort_by_key(|(turn, place, _)| (*turn, *place));
-    turns.into_iter().map(|(_, _, task)| task).collect()
 }

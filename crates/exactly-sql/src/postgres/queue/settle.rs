@@ -1,67 +1,44 @@
 //! Ending attempts: by their workers, by rescuers and by operators.
 
+mod written;
+
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use bytes::Bytes;
 use exactly::Fenced;
 use exactly::queue::{End, Failure, FailureKind, Fence, Lease, Rescued, Ruling, Settlement, TaskId, TaskState};
-use sqlx::postgres::{PgBindIterExt as _, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::{Connection as _, PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::PgQueue;
 use super::enqueue::{corrupt, state};
 use super::lease::{fence, fence_code};
-use crate::postgres::row::millis_code;
-use crate::postgres::sql::Text;
 
 impl PgQueue {
-    /// Waits for no transaction that has a task locked.
-    pub(super) async fn renew_on(
-        &self,
-        conn: &mut PgConnection,
-        leases: &[Lease],
-        lease: Duration,
-    ) -> Result<Vec<Ruling>, sqlx::Error> {
-        let mut sorted = leases.to_vec();
-        sorted.sort_by_key(|lease| lease.id);
-        let rows = self
-            .sql
-            .renew
-            .query()
-            .bind(sorted.iter().map(|lease| *lease.id.as_uuid()).bind_iter())
-            .bind(sorted.iter().map(|lease| fence_code(lease.fence)).bind_iter())
-            .bind(millis_code(lease))
-            .fetch_all(&mut *conn)
-            .await?;
-        let renewed = read_leases(&rows)?;
-        let left = leases.iter().filter(|lease| !renewed.contains(lease));
-        let left: Vec<Uuid> = left.map(|lease| *lease.id.as_uuid()).collect();
-        let running = if left.is_empty() {
-            HashSet::new()
-        } else {
-            read_leases(&self.sql.running.query().bind(left).fetch_all(conn).await?)?
-        };
-        let rulings = leases.iter().map(|lease| match lease {
-            lease if renewed.contains(lease) => Ruling::Applied,
-            // It would have been renewed if it had not been locked.
-            lease if running.contains(lease) => Ruling::Busy,
-            _ => Ruling::Superseded,
-        });
-        Ok(rulings.collect())
-    }
-
     pub(super) async fn settle_on(
         &self,
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Ruling>, sqlx::Error> {
-        let settled = self.settle_once(conn, settlements).await?;
-        if settled.len() == settlements.len() {
-            return Ok(vec![Ruling::Applied; settlements.len()]);
+        let mut settled = self.settle_once(conn, settlements).await?;
+        let left = settlements
+            .iter()
+            .filter(|settlement| !settled.contains(&settlement.lease));
+        let left: Vec<Settlement> = left.cloned().collect();
+        if !left.is_empty() {
+            // In bundles that this process does not know of, if they are in any.
+            let leases: Vec<Lease> = left.iter().map(|settlement| settlement.lease).collect();
+            self.unbundle(conn, &leases).await?;
+            settled.extend(self.settle_once(conn, &left).await?);
         }
-        self.judge(conn, settlements, &settled).await
+        let rulings = if settled.len() == settlements.len() {
+            vec![Ruling::Applied; settlements.len()]
+        } else {
+            self.judge(conn, settlements, &settled).await?
+        };
+        self.ruled(settlements.iter().map(|settlement| settlement.lease), &rulings);
+        Ok(rulings)
     }
 
     /// The same without waiting for anybody: what a transaction elsewhere has locked is left out, and is [busy](Ruling::Busy).
@@ -70,17 +47,18 @@ impl PgQueue {
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Ruling>, sqlx::Error> {
-        let ids: Vec<Uuid> = settlements
-            .iter()
-            .map(|settlement| *settlement.lease.id.as_uuid())
-            .collect();
+        let leases: Vec<Lease> = settlements.iter().map(|settlement| settlement.lease).collect();
+        let ids: Vec<Uuid> = leases.iter().map(|lease| *lease.id.as_uuid()).collect();
+        self.unbundle_free(conn, &leases, None).await?;
         let mut tx = conn.begin().await?;
         let free = read_leases(&self.sql.lock_free.query().bind(ids).fetch_all(&mut *tx).await?)?;
         let free = settlements.iter().filter(|settlement| free.contains(&settlement.lease));
         let free: Vec<Settlement> = free.cloned().collect();
         let settled = self.settle_once(&mut tx, &free).await?;
         tx.commit().await?;
-        self.judge(conn, settlements, &settled).await
+        let rulings = self.judge(conn, settlements, &settled).await?;
+        self.ruled(leases.into_iter(), &rulings);
+        Ok(rulings)
     }
 
     /// In a transaction with its effect, a task is settled once: what was settled before is superseded.
@@ -96,16 +74,21 @@ impl PgQueue {
             },
         ] = settlements
         {
-            let done = self.sql.done_one.query().bind(lease.id.as_uuid());
-            let done = done.bind(fence_code(lease.fence)).bind(outcome.as_ref());
-            return Ok(vec![applied(done.fetch_optional(conn).await?.is_some())]);
+            return Ok(vec![applied(self.done_one(conn, *lease, outcome).await?)]);
         }
         // Of two for one lease the first counts.
         let mut seen = HashSet::with_capacity(settlements.len());
         let mut sorted: Vec<&Settlement> = settlements.iter().filter(|own| seen.insert(own.lease)).collect();
         sorted.sort_by_key(|settlement| settlement.lease.id);
-        let rows = self.settle_by([&self.sql.done_in, &self.sql.settle_in], conn, &sorted);
-        let mut settled = read_leases(&rows.await?)?;
+        let texts = [&self.sql.done_in, &self.sql.settle_in];
+        let mut settled = self.settle_by(texts, conn, &sorted).await?;
+        sorted.retain(|settlement| !settled.contains(&settlement.lease));
+        if !sorted.is_empty() {
+            let leases: Vec<Lease> = sorted.iter().map(|settlement| settlement.lease).collect();
+            self.unbundle(conn, &leases).await?;
+            settled.extend(self.settle_by(texts, conn, &sorted).await?);
+        }
+        self.bundles.ended(settled.iter().copied(), false);
         let answers = settlements
             .iter()
             .map(|settlement| applied(settled.remove(&settlement.lease)));
@@ -120,88 +103,7 @@ impl PgQueue {
     ) -> Result<HashSet<Lease>, sqlx::Error> {
         let mut sorted: Vec<&Settlement> = settlements.iter().collect();
         sorted.sort_by_key(|settlement| settlement.lease.id);
-        let rows = self.settle_by([&self.sql.done, &self.sql.settle], conn, &sorted);
-        read_leases(&rows.await?)
-    }
-
-    /// By the first statement if all are done, and by the second otherwise.
-    async fn settle_by(
-        &self,
-        [done, any]: [&Text; 2],
-        conn: &mut PgConnection,
-        sorted: &[&Settlement],
-    ) -> Result<Vec<PgRow>, sqlx::Error> {
-        if sorted.iter().all(|settlement| matches!(settlement.end, End::Done(_))) {
-            self.done(done, conn, sorted).await
-        } else {
-            self.settle_any(any, conn, sorted).await
-        }
-    }
-
-    async fn done(
-        &self,
-        text: &Text,
-        conn: &mut PgConnection,
-        sorted: &[&Settlement],
-    ) -> Result<Vec<PgRow>, sqlx::Error> {
-        let outcomes = sorted
-            .iter()
-            .map(|settlement| settlement.end.outcome().map(AsRef::<[u8]>::as_ref));
-        let query = text.query();
-        let query = query.bind(
-            sorted
-                .iter()
-                .map(|settlement| *settlement.lease.id.as_uuid())
-                .bind_iter(),
-        );
-        let query = query.bind(
-            sorted
-                .iter()
-                .map(|settlement| fence_code(settlement.lease.fence))
-                .bind_iter(),
-        );
-        query.bind(outcomes.bind_iter()).fetch_all(conn).await
-    }
-
-    async fn settle_any(
-        &self,
-        text: &Text,
-        conn: &mut PgConnection,
-        sorted: &[&Settlement],
-    ) -> Result<Vec<PgRow>, sqlx::Error> {
-        let ends = || sorted.iter().map(|settlement| &settlement.end);
-        let after = |end: &End| match end {
-            End::Retry { after, .. } | End::Defer { after } => Some(millis_code(*after)),
-            End::Release | End::Done(_) | End::Bury(_) | End::Hold(_) => None,
-        };
-        text.query()
-            .bind(
-                sorted
-                    .iter()
-                    .map(|settlement| *settlement.lease.id.as_uuid())
-                    .bind_iter(),
-            )
-            .bind(
-                sorted
-                    .iter()
-                    .map(|settlement| fence_code(settlement.lease.fence))
-                    .bind_iter(),
-            )
-            .bind(ends().map(|end| end.state().code()).bind_iter())
-            .bind(ends().map(after).bind_iter())
-            .bind(ends().map(|end| end.outcome().map(AsRef::<[u8]>::as_ref)).bind_iter())
-            .bind(
-                ends()
-                    .map(|end| end.failure().map(|failure| failure.kind.code()))
-                    .bind_iter(),
-            )
-            .bind(
-                ends()
-                    .map(|end| end.failure().map(|failure| failure.message.as_str()))
-                    .bind_iter(),
-            )
-            .fetch_all(conn)
-            .await
+        self.settle_by([&self.sql.done, &self.sql.settle], conn, &sorted).await
     }
 
     /// Tells repetitions from what somebody else has settled or taken away, and both from what could not be settled yet.
@@ -211,20 +113,19 @@ impl PgQueue {
         settlements: &[Settlement],
         settled: &HashSet<Lease>,
     ) -> Result<Vec<Ruling>, sqlx::Error> {
-        let left: Vec<Uuid> = settlements
-            .iter()
-            .map(|settlement| *settlement.lease.id.as_uuid())
-            .collect();
-        let rows = self.sql.settled.query().bind(left).fetch_all(conn).await?;
-        let rows = rows.iter().map(Standing::read);
-        let standings: HashMap<TaskId, Standing> = rows.collect::<Result<_, _>>()?;
         let mut ends: HashMap<Lease, usize> = HashMap::with_capacity(settlements.len());
         for settlement in settlements {
             *ends.entry(settlement.lease).or_default() += 1;
         }
+        let is_clear = |lease: &Lease| settled.contains(lease) && ends.get(lease) == Some(&1);
+        let unclear = settlements.iter().filter(|settlement| !is_clear(&settlement.lease));
+        let unclear: Vec<Uuid> = unclear.map(|settlement| *settlement.lease.id.as_uuid()).collect();
+        let rows = self.sql.settled.query().bind(unclear).fetch_all(conn).await?;
+        let rows = rows.iter().map(Standing::read);
+        let standings: HashMap<TaskId, Standing> = rows.collect::<Result<_, _>>()?;
         let judged = settlements.iter().map(|Settlement { lease, end }| {
             // Of two for one lease, how the task stands tells which was carried out.
-            if settled.contains(lease) && ends.get(lease) == Some(&1) {
+            if is_clear(lease) {
                 return Ruling::Applied;
             }
             match standings
@@ -245,6 +146,7 @@ impl PgQueue {
         rescues_max: u32,
         limit: u32,
     ) -> Result<Vec<Rescued>, sqlx::Error> {
+        self.unbundle_ended(conn, limit).await?;
         let rows = self
             .sql
             .rescue
@@ -352,7 +254,7 @@ pub(super) fn failure(row: &PgRow, first: usize) -> Result<Option<Failure>, sqlx
 }
 
 /// The leases whose tasks and fences are in the first two columns.
-fn read_leases(rows: &[PgRow]) -> Result<HashSet<Lease>, sqlx::Error> {
+pub(super) fn read_leases(rows: &[PgRow]) -> Result<HashSet<Lease>, sqlx::Error> {
     let lease = |row: &PgRow| {
         Ok(Lease {
             id: TaskId::from_uuid(row.try_get(0)?),

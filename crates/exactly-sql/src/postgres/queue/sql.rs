@@ -3,13 +3,16 @@
 //! Prepared once per connection. `clock_timestamp()` is the only time there is. Rows are locked in the order of their ids
 //! wherever two statements may want the same ones, so that they never wait for each other.
 
+mod bundling;
 mod leasing;
 
 use std::sync::Arc;
 
 use exactly::queue::{FailureKind, RESCUED_FOR_EVER, TaskState};
 
-use self::leasing::{lease, lease_capped};
+pub(super) use self::bundling::STATE;
+use self::bundling::{Bundling, STEP, in_bundles, seen, view};
+use self::leasing::{lease, lease_capped, lock_capped};
 use super::record;
 use crate::postgres::schema::Place;
 use crate::postgres::session::Sessions;
@@ -22,11 +25,6 @@ pub(super) const NOW: &str = "clock_timestamp()";
 /// read, with what is due next year.
 const AT_START: &str = "(select clock_timestamp())";
 
-/// The columns of a task as [views](exactly::queue::TaskView) have them.
-pub(super) const VIEW: &str =
-    "c.id, c.kind, c.key, c.lane, c.payload, c.version, c.state, c.failures, c.rescues, c.fence,
-    c.worker, c.enqueued_at, c.due_at, c.started_at, c.ended_at, c.outcome, c.failure_kind, c.failure";
-
 /// Every statement on one queue's tables.
 #[derive(Debug)]
 pub(super) struct Sql {
@@ -36,6 +34,10 @@ pub(super) struct Sql {
     pub(super) lanes: String,
     pub(super) schedules: String,
     pub(super) cards: String,
+    /// Tasks in bundles, with the fences of their rows.
+    pub(super) in_bundles: String,
+    /// The columns of a task as [views](exactly::queue::TaskView) have them, and where they are.
+    pub(super) view: String,
     pub(super) insert: Text,
     /// The same for one, which is most of what is enqueued in transactions.
     pub(super) insert_one: Text,
@@ -45,6 +47,7 @@ pub(super) struct Sql {
     pub(super) record_done: Text,
     pub(super) raise: Text,
     pub(super) lease: Text,
+    pub(super) bundles: Bundling,
     pub(super) lock_capped: Text,
     pub(super) lease_capped: Text,
     pub(super) any_capped: Text,
@@ -68,68 +71,65 @@ pub(super) struct Sql {
 
 impl Sql {
     pub(super) fn new(place: &Place) -> Self {
-        let (table, attempts, lanes) = (place.quoted(), place.attempts(), place.lanes());
+        let (table, attempts, lanes, bundles) = (place.quoted(), place.attempts(), place.lanes(), place.bundles());
+        let ((state, fence), in_bundles) = (seen(&bundles), in_bundles(&bundles));
         // Not read for each row, but once, and only if there is one.
-        let in_time = format!(
-            "select id, fence from settled where {} is not null",
-            end_when_idle(&table, "o.id = any ($1)")
-        );
+        let in_time = |bundle: &str| {
+            let end = end_when_idle(&table, "o.id = any ($1)", bundle);
+            format!("where case when exists (select from settled) then {end} end is not null")
+        };
+        let many_done = done(&table, &bundles, MANY_DONE);
+        let bundles_end = format!("select min(b.until) from {bundles} b where b.number = any ($4)");
+        let bundle_ends = format!("select b.until from {bundles} b where b.number = $4");
         Self {
             insert: Text::new(insert(&table)),
             insert_one: Text::new(insert_one(&table)),
             find: Text::new(format!(
-                "select c.id, c.state, c.outcome, c.payload <> w.payload
+                "select c.id, {state}, c.outcome, c.payload <> w.payload
                  from unnest($1::uuid[], $2::bytea[]) as w (id, payload) join {table} c on c.id = w.id"
             )),
             record: Text::new(record::sql(&table, &attempts)),
             record_done: Text::new(record::done_sql(&table)),
             raise: Text::new(record::raise_sql(&place.marks())),
-            lease: Text::new(lease(&table, &lanes)),
-            lock_capped: Text::new(format!(
-                "select s.lane, s.cap from {lanes} s
-                 where s.cap is not null and not s.paused and s.lane > $1 and ($2::text[] is null or s.lane = any ($2))
-                       and not s.lane = any ($4::text[])
-                       and exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {AT_START})
-                       and s.cap > (select count(*) from (
-                           select from {table} r where r.state = 1 and r.lane = s.lane limit s.cap) r)
-                 order by s.lane limit $3
-                 for update skip locked"
-            )),
-            lease_capped: Text::new(lease_capped(&table)),
+            lease: Text::new(lease(place)),
+            bundles: Bundling::new(place),
+            lock_capped: Text::new(lock_capped(place)),
+            lease_capped: Text::new(lease_capped(place)),
             any_capped: Text::new(format!("select exists (select from {lanes} where cap is not null)")),
             renew: Text::new(renew(&table)),
             running: Text::new(format!(
-                "select id, fence from {table} where id = any ($1) and state + 0 = 1"
+                "select c.id, {fence} from {table} c where c.id = any ($1) and {state} = 1"
             )),
             lock_free: Text::new(format!(
                 "select id, fence from {table} where id = any ($1) and state + 0 = 1 order by id for update skip locked"
             )),
-            done: Text::new(done(&table)),
-            done_in: Text::new(format!("with settled as ({}) {in_time}", done(&table))),
+            done: Text::new(format!("with settled as ({many_done}) {DONE_OF_MANY}")),
+            done_in: Text::new(format!(
+                "with settled as ({many_done}) {DONE_OF_MANY} {}",
+                in_time(&bundles_end)
+            )),
             done_one: Text::new(format!(
-                "update {table} c set state = 3, outcome = $3, ended_at = {NOW}, due_at = null
-                 where c.id = $1 and c.fence = $2 and c.state + 0 = 1
-                 returning {}",
-                end_when_idle(&table, "o.id = $1")
+                "{}, {}",
+                done(&table, &bundles, ONE_DONE),
+                end_when_idle(&table, "o.id = $1", &bundle_ends)
             )),
             settle: Text::new(settle(&table, &attempts, "select id, fence from settled")),
-            settle_in: Text::new(settle(&table, &attempts, &in_time)),
+            settle_in: Text::new(settle(
+                &table,
+                &attempts,
+                &format!("select id, fence from settled {}", in_time("null")),
+            )),
             settled: Text::new(format!(
-                "select c.id, c.fence, c.state, c.outcome, a.kind, a.message
+                "select c.id, {fence}, {state}, c.outcome, a.kind, a.message
                  from {table} c left join {attempts} a on a.task = c.id and a.fence = c.fence
                  where c.id = any ($1)"
             )),
             rescue: Text::new(rescue(&table, &attempts)),
-            revive: Text::new(revive(&table)),
-            // Done as it is to be: said before, and the answer was lost.
-            conclude: Text::new(format!(
-                "update {table} c
-                 set state = 3, outcome = $3, ended_at = case when c.state = 3 then c.ended_at else {NOW} end
-                 where c.id = $1 and c.fence = $2
-                       and (c.state = 2 or c.state = 4 or c.state = 3 and c.outcome = $3)
-                 returning c.id"
-            )),
-            hasten: Text::new(hasten(&table)),
+            revive: Text::new(revive(&table, &in_bundles)),
+            conclude: Text::new(conclude(&table)),
+            hasten: Text::new(hasten(&table, &in_bundles)),
+            view: view(&table, &bundles),
+            in_bundles,
             table,
             attempts,
             lanes,
@@ -197,47 +197,80 @@ fn renew(table: &str) -> String {
     )
 }
 
-fn revive(table: &str) -> String {
+fn revive(table: &str, in_bundles: &str) -> String {
     format!(
-        "with found as (select id, state from {table} where id = any ($1) order by id for update),
+        "with found as (select id, fence, state from {table} where id = any ($1) order by id for update),
          revived as (
              update {table} c
              set state = 0, due_at = {NOW}, ended_at = null, fence = c.fence + 1, failures = 0, rescues = 0
              from found f
              where c.id = f.id and (f.state = 2 or f.state = 4)
          )
-         select id, state from found"
+         {found}",
+        found = found(in_bundles),
     )
 }
 
-fn hasten(table: &str) -> String {
+/// Done as it is to be: said before, and the answer was lost.
+fn conclude(table: &str) -> String {
     format!(
-        "with found as (select id, state from {table} where id = any ($1) order by id for update),
+        "update {table} c
+         set state = 3, outcome = $3, ended_at = case when c.state = 3 then c.ended_at else {NOW} end
+         where c.id = $1 and c.fence = $2
+               and (c.state = 2 or c.state = 4 or c.state = 3 and c.outcome = $3)
+         returning c.id"
+    )
+}
+
+/// What a task was, out of `found`.
+fn found(in_bundles: &str) -> String {
+    format!(
+        "select f.id, (case when f.state = 0 and (f.id, f.fence) in ({in_bundles}) then 1 else f.state end)::int2 from found f"
+    )
+}
+
+fn hasten(table: &str, in_bundles: &str) -> String {
+    format!(
+        "with found as (select id, fence, state from {table} where id = any ($1) order by id for update),
          hastened as (
              update {table} c set due_at = {NOW} from found f where c.id = f.id and f.state = 0 and c.due_at > {NOW}
          )
-         select id, state from found"
+         {found}",
+        found = found(in_bundles),
     )
 }
 
-fn done(table: &str) -> String {
+/// With a lease that is in a bundle comes the bundle's number, and its row is written for the first time.
+fn done(table: &str, bundles: &str, ended: &str) -> String {
     format!(
-        "update {table} c set state = 3, outcome = w.outcome, ended_at = {NOW}, due_at = null
-         from unnest($1::uuid[], $2::int8[], $3::bytea[]) as w (id, fence, outcome)
-         where c.id = w.id and c.fence = w.fence and c.state + 0 = 1
+        "update {table} c
+         set state = 3, fence = w.fence, outcome = w.outcome, ended_at = {NOW}, due_at = null,
+             worker = coalesce(b.worker, c.worker), started_at = coalesce(b.leased_at, c.started_at)
+         from {ended} as w (id, fence, outcome, bundle) left join {bundles} b on b.number = w.bundle
+         where c.id = w.id and (c.fence = w.fence and c.state + 0 = 1
+                                or b.number is not null and c.fence = w.fence - {STEP} and c.state + 0 = 0)
          returning c.id, c.fence"
     )
 }
 
+/// Which ones that were, or nothing if it was all of them. That is mostly so, and spares a row for each.
+const DONE_OF_MANY: &str = "select case when count(*) < cardinality($1) then coalesce(array_agg(id), '{}') end,
+           case when count(*) < cardinality($1) then coalesce(array_agg(fence), '{}') end
+    from settled";
+
+const MANY_DONE: &str = "unnest($1::uuid[], $2::int8[], $3::bytea[], $4::int8[])";
+const ONE_DONE: &str = "(values ($1::uuid, $2::int8, $3::bytea, $4::int8))";
+
 /// Makes the server end the transaction if its client stands still until the first of these leases has ended, a second at the
 /// least: a process that hangs between settling and committing would otherwise keep the rows locked, and nobody could rescue
-/// the tasks. It reads them as they were before the statement. Never longer than the session allows already.
-fn end_when_idle(table: &str, leases: &str) -> String {
+/// the tasks. It reads them as they were before the statement; of those in bundles, `bundle` is when the first one ends. Never
+/// longer than the session allows already.
+fn end_when_idle(table: &str, leases: &str, bundle: &str) -> String {
     const SETTING: &str = "idle_in_transaction_session_timeout";
     const MOST_MS: i32 = i32::MAX;
     format!(
         "(select set_config('{SETTING}', ceil(least(1000 * extract(epoch from least(
-              greatest(min(o.due_at) - {NOW}, interval '1 second'),
+              greatest(least(min(o.due_at) filter (where o.state = 1), ({bundle})) - {NOW}, interval '1 second'),
               nullif(current_setting('{SETTING}')::interval, interval '0'))), {MOST_MS}))::int8::text, true)
           from {table} o where {leases})"
     )

@@ -81,3 +81,30 @@ pub(in crate::postgres) const MARKS: &str = r#"create table if not exists {marks
     number bigint not null
 );
 "#;
+
+/// Leases of many tasks at once. A task is leased by one if it is named there with the fence that its row has, and its row says
+/// that it waits.
+///
+/// The function reads those that came after a statement began, of which `seen` are all that it sees. Each statement of a
+/// function in this language sees what is committed when that one begins. `locked` is for whoever calls it: a value has to be
+/// there before the call, and with it the locks that reading it takes.
+pub(in crate::postgres) const BUNDLES: &str = r#"create table if not exists {bundles} (
+    number bigint generated always as identity primary key,
+    worker uuid not null,
+    leased_at timestamptz not null,
+    until timestamptz not null,
+    tasks bigint not null,
+    lanes text[] collate "C" not null,
+    ids uuid[] not null,
+    fences bigint[] not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+alter table {bundles} alter column ids set storage external, alter column fences set storage external;
+create or replace function {bundled_since}(seen bigint[], locked bigint) returns table (id uuid, fence bigint)
+language plpgsql volatile rows 10
+as $exactly$
+begin
+    return query select u.id, u.fence from {bundles} b, unnest(b.ids, b.fences) as u (id, fence)
+    where b.number not in (select unnest(seen));
+end
+$exactly$;
+"#;

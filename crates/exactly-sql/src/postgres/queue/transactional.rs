@@ -103,6 +103,8 @@ impl PgQueue {
     ///
     /// It sets `idle_in_transaction_session_timeout` for this transaction to what is left of the lease, a second at the least,
     /// so that a process that stands still does not keep the task from being rescued.
+    ///
+    /// Use read committed; under a stricter isolation a task that was leased after the transaction began is superseded.
     pub async fn settle_within(
         &self,
         conn: &mut PgConnection,

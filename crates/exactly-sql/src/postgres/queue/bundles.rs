@@ -1,0 +1,323 @@
+//! Leases of many tasks that are one row.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use exactly::queue::{Lease, Ruling};
+use sqlx::postgres::PgBindIterExt as _;
+use sqlx::{PgConnection, Row as _};
+use tokio::time::Instant;
+
+use super::PgQueue;
+use super::lease::fence_code;
+use super::settle::read_leases;
+use crate::postgres::row::millis_code;
+use crate::postgres::sql::Text;
+
+/// How many tasks may be in bundles of all processes for each one that is asked for, and at all: whoever leases passes over those
+/// in its lanes.
+const PASSED_OVER_MAX: i64 = 8;
+const TASKS_MAX: i64 = 16_384;
+
+/// How often it is looked whether transactions have committed that settled what was in bundles.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The bundles of this process. What it does not know of, such as those of another process whose tasks are settled here, is
+/// found in the table.
+#[derive(Debug)]
+pub(super) struct Bundles {
+    /// How many tasks a lease is for, at least, that becomes one.
+    from: u32,
+    // A std mutex, since it is never held across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bundles: HashMap<i64, Bundle>,
+    numbers: HashMap<Lease, i64>,
+    /// How many tasks are in bundles of all processes, as far as is known.
+    tasks: i64,
+    looked_at: Option<Instant>,
+}
+
+/// A lease that has become a bundle, and is committed.
+#[derive(Debug)]
+pub(super) struct Bundled {
+    pub(super) number: i64,
+    pub(super) leases: Vec<Lease>,
+    /// When it ends; never, if that is too far away to be told.
+    pub(super) until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Bundle {
+    until: Option<Instant>,
+    /// How many of its leases have not ended.
+    left: usize,
+    /// Whether all those that have ended are known to be committed.
+    sure: bool,
+}
+
+/// Bundles of which nothing is left.
+#[derive(Debug, Default)]
+struct Empty {
+    surely: Vec<i64>,
+    maybe: Vec<i64>,
+}
+
+impl Bundles {
+    pub(super) fn new(from: u32) -> Self {
+        Self {
+            from,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many tasks have to be found, at least, for a lease of so many to become one.
+    pub(super) fn from(&self, most: i64) -> i64 {
+        let tasks_max = TASKS_MAX.min(most.saturating_mul(PASSED_OVER_MAX));
+        if most <= TASKS_MAX && self.state().tasks <= tasks_max {
+            self.from.into()
+        } else {
+            i64::MAX
+        }
+    }
+
+    /// So many tasks were in all of them.
+    pub(super) fn count(&self, tasks: i64) {
+        self.state().tasks = tasks;
+    }
+
+    fn empty(&self) -> Empty {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.expire(now);
+        let looks = state.looked_at.is_none_or(|at| at + LOOK_EVERY <= now);
+        let mut empty = Empty::default();
+        for (number, bundle) in state.bundles.iter().filter(|(_, bundle)| bundle.left == 0) {
+            if bundle.sure {
+                empty.surely.push(*number);
+            } else if looks {
+                empty.maybe.push(*number);
+            }
+        }
+        if !empty.maybe.is_empty() {
+            state.looked_at = Some(now);
+        }
+        empty
+    }
+
+    fn forget(&self, numbers: impl Iterator<Item = i64>) {
+        let mut state = self.state();
+        for number in numbers {
+            state.bundles.remove(&number);
+        }
+    }
+
+    pub(super) fn add(&self, bundled: Bundled) {
+        let mut state = self.state();
+        let Bundled { number, leases, until } = bundled;
+        let left = leases.len();
+        for lease in leases {
+            state.numbers.insert(lease, number);
+        }
+        let sure = true;
+        state.bundles.insert(number, Bundle { until, left, sure });
+    }
+
+    /// The numbers of the bundles in which these are.
+    pub(super) fn numbers(&self, leases: impl Iterator<Item = Lease>) -> Vec<Option<i64>> {
+        let state = self.state();
+        leases.map(|lease| state.numbers.get(&lease).copied()).collect()
+    }
+
+    /// These have ended, or were written into the rows of their tasks: surely, or if the transaction in which that was commits.
+    pub(super) fn ended(&self, leases: impl Iterator<Item = Lease>, surely: bool) {
+        let mut state = self.state();
+        for lease in leases {
+            let Some(number) = state.numbers.remove(&lease) else {
+                continue;
+            };
+            if let Some(bundle) = state.bundles.get_mut(&number) {
+                bundle.left -= 1;
+                bundle.sure &= surely;
+            }
+        }
+    }
+}
+
+impl State {
+    /// What is left of bundles whose time has ended is found in the table, if it is still asked for.
+    fn expire(&mut self, now: Instant) {
+        let before = self.bundles.len();
+        self.bundles
+            .retain(|_, bundle| bundle.until.is_none_or(|until| until > now));
+        if self.bundles.len() < before {
+            let Self { bundles, numbers, .. } = self;
+            numbers.retain(|_, number| bundles.contains_key(number));
+        }
+    }
+}
+
+impl PgQueue {
+    /// Writes those of these leases that are in bundles into the rows of their tasks, so that they can be settled as others. None
+    /// of them is in a bundle then.
+    pub(super) async fn unbundle(&self, conn: &mut PgConnection, leases: &[Lease]) -> Result<(), sqlx::Error> {
+        self.unbundle_by(&self.sql.bundles.unbundle, conn, leases, None).await?;
+        Ok(())
+    }
+
+    /// The same without waiting for anybody, and renews them for `lease`. Which ones that were: what a transaction elsewhere has
+    /// locked stays where it is.
+    pub(super) async fn unbundle_free(
+        &self,
+        conn: &mut PgConnection,
+        leases: &[Lease],
+        lease: Option<Duration>,
+    ) -> Result<HashSet<Lease>, sqlx::Error> {
+        self.unbundle_by(&self.sql.bundles.unbundle_free, conn, leases, lease)
+            .await
+    }
+
+    async fn unbundle_by(
+        &self,
+        text: &Text,
+        conn: &mut PgConnection,
+        leases: &[Lease],
+        lease: Option<Duration>,
+    ) -> Result<HashSet<Lease>, sqlx::Error> {
+        let rows = text
+            .query()
+            .bind(leases.iter().map(|lease| *lease.id.as_uuid()).bind_iter())
+            .bind(leases.iter().map(|lease| fence_code(lease.fence)).bind_iter())
+            .bind(lease.map(millis_code))
+            .fetch_all(conn)
+            .await?;
+        read_leases(&rows)
+    }
+
+    /// Writes the leases of bundles that have ended into the rows of their tasks, where they are rescued.
+    pub(super) async fn unbundle_ended(&self, conn: &mut PgConnection, limit: u32) -> Result<(), sqlx::Error> {
+        let unbundle = self.sql.bundles.unbundle_ended.query().bind(i64::from(limit));
+        unbundle.execute(&mut *conn).await?;
+        self.sql.bundles.forget_ended.query().execute(conn).await?;
+        Ok(())
+    }
+
+    /// Forgets the bundles of this process of which nothing is left.
+    pub(super) async fn forget_bundles(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let empty = self.bundles.empty();
+        if empty.surely.is_empty() && empty.maybe.is_empty() {
+            return Ok(());
+        }
+        let forget = self.sql.bundles.forget.query().bind(&empty.surely).bind(&empty.maybe);
+        let forgotten = forget.fetch_all(conn).await?;
+        let forgotten = forgotten.iter().map(|row| row.try_get(0));
+        let forgotten: Vec<i64> = forgotten.collect::<Result<_, _>>()?;
+        self.bundles.forget(empty.surely.into_iter().chain(forgotten));
+        Ok(())
+    }
+
+    /// What was ruled on these is committed.
+    pub(super) fn ruled(&self, leases: impl Iterator<Item = Lease>, rulings: &[Ruling]) {
+        let ended = leases.zip(rulings).filter(|(_, ruling)| **ruling != Ruling::Busy);
+        self.bundles.ended(ended.map(|(lease, _)| lease), true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exactly::queue::{Fence, TaskId};
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn leases(count: u64) -> Vec<Lease> {
+        let id = |n: u64| TaskId::from_uuid(uuid::Uuid::from_u64_pair(0, n));
+        let lease = |n| Lease {
+            id: id(n),
+            fence: Fence::new(7),
+        };
+        (0..count).map(lease).collect()
+    }
+
+    fn bundled(number: i64, leases: &[Lease], until: Option<Instant>) -> Bundled {
+        Bundled {
+            number,
+            leases: leases.to_vec(),
+            until,
+        }
+    }
+
+    fn with(leases: &[Lease]) -> Bundles {
+        let bundles = Bundles::new(1);
+        bundles.add(bundled(1, leases, Some(Instant::now() + MINUTE)));
+        bundles
+    }
+
+    #[test]
+    fn a_bundle_is_empty_when_all_its_leases_have_ended() {
+        let leases = leases(3);
+        let bundles = with(&leases);
+        bundles.ended(leases[..2].iter().copied(), true);
+        // Said twice, it is one.
+        bundles.ended(leases[..2].iter().copied(), true);
+        assert!(bundles.empty().surely.is_empty());
+        assert_eq!(bundles.numbers(leases.iter().copied()), [None, None, Some(1)]);
+        bundles.ended(leases.iter().copied(), true);
+        assert_eq!(bundles.empty().surely, [1]);
+        bundles.forget([1].into_iter());
+        assert!(bundles.empty().surely.is_empty());
+    }
+
+    #[test]
+    fn what_a_transaction_has_ended_may_come_back() {
+        let leases = leases(2);
+        let bundles = with(&leases);
+        bundles.ended(leases[..1].iter().copied(), false);
+        bundles.ended(leases[1..].iter().copied(), true);
+        let empty = bundles.empty();
+        assert_eq!((empty.surely, empty.maybe), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn a_bundle_that_is_not_empty_stays_if_its_leases_were_in_another() {
+        let leases = leases(2);
+        let bundles = with(&leases);
+        bundles.add(bundled(2, &leases, None));
+        assert!(bundles.empty().surely.is_empty());
+        bundles.ended(leases[..1].iter().copied(), true);
+        assert!(bundles.empty().surely.is_empty());
+        bundles.ended(leases.iter().copied(), true);
+        assert_eq!(bundles.empty().surely, [2]);
+    }
+
+    #[test]
+    fn what_has_ended_by_the_clock_is_not_remembered() {
+        let leases = leases(4);
+        let bundles = Bundles::new(1);
+        bundles.add(bundled(1, &leases[..2], Some(Instant::now())));
+        bundles.add(bundled(2, &leases[2..], None));
+        assert!(bundles.empty().surely.is_empty());
+        assert_eq!(bundles.numbers(leases.iter().copied()), [None, None, Some(2), Some(2)]);
+    }
+
+    #[test]
+    fn there_are_no_new_ones_behind_many_tasks() {
+        let bundles = Bundles::new(100);
+        assert_eq!(bundles.from(100), 100);
+        bundles.count(801);
+        assert_eq!([100, 101].map(|most| bundles.from(most)), [i64::MAX, 100]);
+        bundles.count(TASKS_MAX + 1);
+        assert_eq!(bundles.from(TASKS_MAX), i64::MAX);
+        bundles.count(0);
+        assert_eq!(bundles.from(TASKS_MAX + 1), i64::MAX);
+    }
+}

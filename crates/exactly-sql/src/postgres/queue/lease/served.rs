@@ -1,0 +1,95 @@
+//! What the statements that lease answer.
+
+use bytes::Bytes;
+use exactly::queue::{Lease, Leased, TaskId};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use super::{fence, lane};
+use crate::postgres::row::PgTime;
+
+/// What was leased, by the place of its lane in the walk.
+pub(super) type Served = (i64, PgTime, Leased);
+
+/// What a walk over the lanes saw.
+pub(super) struct Walk {
+    pub(super) walked: i64,
+    pub(super) last: Option<String>,
+    pub(super) open: i64,
+    /// Tasks in bundles.
+    pub(super) in_bundles: i64,
+    /// The bundle that it has become.
+    pub(super) bundle: Option<i64>,
+    /// Tasks that were there and free when it came, though others may have leased them by now.
+    pub(super) found: i64,
+}
+
+/// What it is read from, before what a leased task is read from.
+const WALK_COLUMNS: usize = 6;
+
+impl Walk {
+    /// Nothing, if the row is of a task.
+    fn read(row: &PgRow) -> Result<Option<Self>, sqlx::Error> {
+        let Some(walked) = row.try_get(0)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            walked,
+            last: row.try_get(1)?,
+            open: row.try_get(2)?,
+            in_bundles: row.try_get(3)?,
+            bundle: row.try_get(4)?,
+            found: row.try_get(5)?,
+        }))
+    }
+}
+
+/// What a walk saw and leased.
+pub(super) fn read_walk(rows: &[PgRow]) -> Result<(Walk, Vec<Served>), sqlx::Error> {
+    let mut walk = None;
+    let mut served = Vec::with_capacity(rows.len());
+    for row in rows {
+        match Walk::read(row)? {
+            Some(read) => walk = Some(read),
+            None => served.push(read(row, WALK_COLUMNS)?),
+        }
+    }
+    Ok((walk.ok_or(sqlx::Error::RowNotFound)?, served))
+}
+
+pub(super) fn read(row: &PgRow, first: usize) -> Result<Served, sqlx::Error> {
+    let due_at: PgTime = row.try_get(first + 10)?;
+    let leased = Leased {
+        lease: Lease {
+            id: TaskId::from_uuid(row.try_get(first)?),
+            fence: fence(row.try_get(first + 1)?)?,
+        },
+        kind: row.try_get::<&str, _>(first + 2)?.into(),
+        key: row.try_get::<&str, _>(first + 3)?.into(),
+        lane: lane(row.try_get(first + 4)?)?,
+        payload: Bytes::copy_from_slice(row.try_get(first + 5)?),
+        version: row.try_get::<i32, _>(first + 6)?.cast_unsigned(),
+        failures: row.try_get::<i32, _>(first + 7)?.cast_unsigned(),
+        rescues: row.try_get::<i32, _>(first + 8)?.cast_unsigned(),
+        enqueued_at: row.try_get::<PgTime, _>(first + 9)?.into(),
+        due_at: due_at.into(),
+    };
+    let place = row.try_get::<i64, _>(first + 11)?;
+    Ok((place, due_at, leased))
+}
+
+/// The first task of each lane, then the second of each, and so on.
+pub(super) fn in_turn(mut served: Vec<Served>) -> Vec<Leased> {
+    served.sort_by(|(_, due, one), (_, other_due, other)| (&one.lane, due).cmp(&(&other.lane, other_due)));
+    let mut turn = 0_usize;
+    let mut turns: Vec<(usize, i64, Leased)> = Vec::with_capacity(served.len());
+    for (place, _, task) in served {
+        turn = match turns.last() {
+            Some((_, _, before)) if before.lane == task.lane => turn + 1,
+            _ => 0,
+        };
+        turns.push((turn, place, task));
+    }
+    turns.sort_by_key(|(turn, place, _)| (*turn, *place));
+    turns.into_iter().map(|(_, _, task)| task).collect()
+}
