@@ -89,10 +89,27 @@ impl<'a> Case<'a> {
         faults
     }
 
+    /// Whether the tampered order may have come first. A doubt ends when a handler that was frozen goes on, and if that says that
+    /// nothing happened, the key is free for whoever asks next.
+    fn is_anybodys(&self) -> bool {
+        let own = self.seen.exchanges.iter().filter(|exchange| !exchange.tampered);
+        let doubted = own.filter(|exchange| matches!(exchange.said, Said::InDoubt(_)));
+        let Some(doubted) = doubted.map(|exchange| exchange.received).min() else {
+            return false;
+        };
+        let mut tampered = self.seen.exchanges.iter().filter(|exchange| exchange.tampered);
+        self.frees > 0
+            && self.answer.is_none()
+            && tampered.any(|exchange| exchange.sent > doubted && exchange.said != Said::Mismatch)
+    }
+
     fn check_effects(&self, faults: &mut Vec<Fault>) {
         let wish = self.seen.wish;
         if self.made.len() > 1 {
             faults.push(Fault::Duplicate(self.made.len()));
+        }
+        if self.is_anybodys() && self.made.iter().all(|effect| effect.amount == wish.tampered_amount()) {
+            return;
         }
         if self.made.iter().any(|effect| effect.amount != wish.amount) || (wish.declined && !self.made.is_empty()) {
             faults.push(Fault::NotWished);
@@ -115,7 +132,8 @@ impl<'a> Case<'a> {
         match said {
             Said::Strange(what) => return Some(Fault::Strange(what.clone())),
             Said::Lost | Said::Unavailable => return None,
-            Said::Mismatch => return (!exchange.tampered).then_some(Fault::OwnRefused),
+            Said::Mismatch => return (!exchange.tampered && !self.is_anybodys()).then_some(Fault::OwnRefused),
+            _ if exchange.tampered && self.is_anybodys() => return None,
             _ if exchange.tampered => return Some(Fault::TamperedAccepted(said.clone())),
             Said::InDoubt(_) if self.guarantee == Guarantee::Transactional => return Some(Fault::DoubtInTransaction),
             _ => {}
@@ -157,6 +175,7 @@ impl<'a> Case<'a> {
         let has_one = match (self.last, self.guarantee) {
             (Some(Said::Done(_)), _) | (Some(Said::InDoubt(_)), Guarantee::AtMostOnce) => true,
             (Some(Said::Settled), _) => self.is_settled_as_happened(),
+            (Some(Said::Mismatch), Guarantee::AtMostOnce) => self.is_anybodys(),
             _ => false,
         };
         if !has_one {

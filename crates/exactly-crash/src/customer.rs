@@ -135,13 +135,12 @@ impl Customer {
             let line = pick(&mut self.lines[0], &mut self.rng);
             ask(&self.register, line, errand, false, PATIENCE).await;
         }
-        // Only once the key is known to be taken: a tampered order that comes first is an order like any other. A doubt can end with
-        // the key free again, when a handler that was frozen goes on and says that nothing happened.
-        if self.one_in(TAMPERED) && matches!(said, Said::Done(_) | Said::Settled) {
+        // Only once the key is known to be taken: a tampered order that comes first is an order like any other.
+        if self.one_in(TAMPERED) && matches!(said, Said::Done(_) | Said::InDoubt(_) | Said::Settled) {
             let other = Errand {
                 key: errand.key.clone(),
                 wish: Wish {
-                    amount: errand.wish.amount + 1000,
+                    amount: errand.wish.tampered_amount(),
                     declined: false,
                 },
                 not_before: errand.not_before,

@@ -54,6 +54,13 @@ pub struct Wish {
     pub declined: bool,
 }
 
+impl Wish {
+    /// What somebody asks for who tampers with it.
+    pub fn tampered_amount(self) -> u32 {
+        self.amount + 1000
+    }
+}
+
 /// One request and what came of it. The moments are of one counter, so they order requests of all customers.
 #[derive(Clone, Debug)]
 pub struct Exchange {

@@ -306,6 +306,31 @@ fn a_doubt_must_not_be_run_again() {
     again().settled(Settlement::DidNotHappen).expect_fine();
 }
 
+/// Somebody else's order is let in if the key was free, which the handler's own book says, and not because of a doubt.
+#[test]
+fn a_tampered_request_may_be_the_first_after_a_doubt_that_ended_with_nothing() {
+    let let_in = || {
+        let story = story(AtMostOnce).starts(2).told(Said::InDoubt(None));
+        story.tampered(stored("b")).effect_of(KEY, "b", AMOUNT + 1000)
+    };
+    let refused = || let_in().told(Said::Mismatch);
+    refused().frees(1).expect_fine();
+    refused().expect_faults(&[
+        Fault::NotWished,
+        Fault::TamperedAccepted(stored("b")),
+        Fault::OwnRefused,
+        Fault::Rerun { starts: 2, allowed: 1 },
+        Fault::NoLastWord,
+    ]);
+    // Twice is twice, whoever asked.
+    let twice = refused().effect_of(KEY, "a", AMOUNT + 1000).frees(1);
+    twice.expect_faults(&[Fault::Duplicate(2)]);
+    // Its answer may be lost on the way.
+    let story = story(AtMostOnce).starts(2).frees(1).told(Said::InDoubt(None));
+    let lost = story.tampered(Said::Lost).effect_of(KEY, "b", AMOUNT + 1000);
+    lost.told(Said::Mismatch).expect_fine();
+}
+
 #[test]
 fn what_an_operator_settled_stays_settled() {
     let settled = || {
