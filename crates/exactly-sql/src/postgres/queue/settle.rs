@@ -21,17 +21,7 @@ impl PgQueue {
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Ruling>, sqlx::Error> {
-        let mut settled = self.settle_once(conn, settlements).await?;
-        let left = settlements
-            .iter()
-            .filter(|settlement| !settled.contains(&settlement.lease));
-        let left: Vec<Settlement> = left.cloned().collect();
-        if !left.is_empty() {
-            // In bundles that this process does not know of, if they are in any.
-            let leases: Vec<Lease> = left.iter().map(|settlement| settlement.lease).collect();
-            self.unbundle(conn, &leases).await?;
-            settled.extend(self.settle_once(conn, &left).await?);
-        }
+        let settled = self.settle_once(conn, settlements).await?;
         let rulings = if settled.len() == settlements.len() {
             vec![Ruling::Applied; settlements.len()]
         } else {
@@ -82,12 +72,6 @@ impl PgQueue {
         sorted.sort_by_key(|settlement| settlement.lease.id);
         let texts = [&self.sql.done_in, &self.sql.settle_in];
         let mut settled = self.settle_by(texts, conn, &sorted).await?;
-        sorted.retain(|settlement| !settled.contains(&settlement.lease));
-        if !sorted.is_empty() {
-            let leases: Vec<Lease> = sorted.iter().map(|settlement| settlement.lease).collect();
-            self.unbundle(conn, &leases).await?;
-            settled.extend(self.settle_by(texts, conn, &sorted).await?);
-        }
         self.bundles.ended(settled.iter().copied(), false);
         let answers = settlements
             .iter()

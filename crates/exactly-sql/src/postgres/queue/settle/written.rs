@@ -38,8 +38,27 @@ impl PgQueue {
         Ok(done)
     }
 
-    /// What is done by the first statement, and the rest by the second; all of it by the second where that is one statement less.
+    /// Which leases were this call's to settle. What is done is written by the first statement, and the rest by the second.
     pub(super) async fn settle_by(
+        &self,
+        texts: [&Text; 2],
+        conn: &mut PgConnection,
+        sorted: &[&Settlement],
+    ) -> Result<HashSet<Lease>, sqlx::Error> {
+        let mut settled = self.write(texts, conn, sorted).await?;
+        let left = sorted.iter().copied();
+        let left: Vec<&Settlement> = left.filter(|own| !settled.contains(&own.lease)).collect();
+        if !left.is_empty() {
+            // In bundles that this process does not know of, if they are in any.
+            let leases: Vec<Lease> = left.iter().map(|settlement| settlement.lease).collect();
+            self.unbundle(conn, &leases).await?;
+            settled.extend(self.write(texts, conn, &left).await?);
+        }
+        Ok(settled)
+    }
+
+    /// All of it by the second statement where that is one statement less.
+    async fn write(
         &self,
         [done, any]: [&Text; 2],
         conn: &mut PgConnection,
@@ -75,19 +94,8 @@ impl PgQueue {
         let outcomes = sorted
             .iter()
             .map(|settlement| settlement.end.outcome().map(AsRef::<[u8]>::as_ref));
-        let query = text.query();
-        let query = query.bind(
-            sorted
-                .iter()
-                .map(|settlement| *settlement.lease.id.as_uuid())
-                .bind_iter(),
-        );
-        let query = query.bind(
-            sorted
-                .iter()
-                .map(|settlement| fence_code(settlement.lease.fence))
-                .bind_iter(),
-        );
+        let query = text.query().bind(ids(sorted).bind_iter());
+        let query = query.bind(fence_codes(sorted).bind_iter());
         let bundles = self.bundles.numbers(sorted.iter().map(|settlement| settlement.lease));
         let row = query.bind(outcomes.bind_iter()).bind(bundles).fetch_one(conn).await?;
         let Some(ids) = row.try_get::<Option<Vec<Uuid>>, _>(0)? else {
@@ -115,18 +123,8 @@ impl PgQueue {
             End::Release | End::Done(_) | End::Bury(_) | End::Hold(_) => None,
         };
         text.query()
-            .bind(
-                sorted
-                    .iter()
-                    .map(|settlement| *settlement.lease.id.as_uuid())
-                    .bind_iter(),
-            )
-            .bind(
-                sorted
-                    .iter()
-                    .map(|settlement| fence_code(settlement.lease.fence))
-                    .bind_iter(),
-            )
+            .bind(ids(sorted).bind_iter())
+            .bind(fence_codes(sorted).bind_iter())
             .bind(ends().map(|end| end.state().code()).bind_iter())
             .bind(ends().map(after).bind_iter())
             .bind(ends().map(|end| end.outcome().map(AsRef::<[u8]>::as_ref)).bind_iter())
@@ -143,4 +141,12 @@ impl PgQueue {
             .fetch_all(conn)
             .await
     }
+}
+
+fn ids<'a>(sorted: &'a [&Settlement]) -> impl Iterator<Item = Uuid> + 'a {
+    sorted.iter().map(|settlement| *settlement.lease.id.as_uuid())
+}
+
+fn fence_codes<'a>(sorted: &'a [&Settlement]) -> impl Iterator<Item = i64> + 'a {
+    sorted.iter().map(|settlement| fence_code(settlement.lease.fence))
 }
