@@ -4,6 +4,7 @@ mod almanac;
 mod beside;
 mod calendars;
 mod changes;
+mod counted;
 mod fan_outs;
 mod zones;
 
