@@ -17,8 +17,8 @@ use crate::failure::{Failure, Result, failed};
 use crate::history::{Effect, Guarantee, Ledger};
 use crate::ledger;
 
-/// So few that leases here are written down in both ways.
-const BUNDLE_FROM: u32 = 4;
+/// So few that leases and what waits are written down in both ways here.
+const AT_ONCE: u32 = 4;
 
 /// The most connections for handlers' transactions, per victim.
 const CONNECTIONS_MAX: u32 = 8;
@@ -207,7 +207,8 @@ impl Place {
     pub(crate) async fn open_postgres_queue(&self) -> Result<PgQueue> {
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX);
         let pool = pool.connect_lazy_with(self.postgres()?);
-        let queue = PgQueue::builder(pool).schema(&self.name).bundle_from(BUNDLE_FROM);
+        let queue = PgQueue::builder(pool).schema(&self.name);
+        let queue = queue.bundle_from(AT_ONCE).sheaf_from(AT_ONCE);
         queue.start().await.map_err(failed("open PostgreSQL queue"))
     }
 

@@ -42,9 +42,11 @@ const ASKED_EVERY: Duration = Duration::from_millis(5);
 
 /// Of deliveries alone: beside them are tasks that look after their endpoints' lanes some seconds later.
 const DELIVERIES: Tables = Tables {
-    left: "select count(*) from exactly.tasks where kind = 'exactly.delivery' and state <> 3",
+    left: "select count(*) from exactly.tasks where kind = 'exactly.delivery' and ended_at is null",
     failed: "select count(*) from exactly.tasks where kind = 'exactly.delivery' and state = 4",
-    done: Some("select count(*) from exactly.tasks where state = 3 and kind = 'exactly.delivery'"),
+    done: Some(
+        "select count(*) from exactly.tasks where state in (3, 5) and ended_at is not null and kind = 'exactly.delivery'",
+    ),
 };
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -158,7 +160,7 @@ async fn fill(
     }
     publish(queue, DRAINED, deliveries / settings.endpoints).await?;
     let fanning_out = dispatching(queue, settings)?.prefetch(PREFETCH).start()?;
-    let left = "select count(*) from exactly.tasks where kind = 'exactly.event' and state <> 3";
+    let left = "select count(*) from exactly.tasks where kind = 'exactly.event' and ended_at is null";
     while sqlx::query_scalar::<_, i64>(left).fetch_one(pool).await? > 0 {
         sleep(Duration::from_millis(50)).await;
     }

@@ -37,7 +37,8 @@ pub(super) async fn measure(server: &Database, jobs: u64, rounds: u32, patience:
 }
 
 async fn on(full: &Database, empty: &Database, rows: u64, rounds: u32, patience: Duration) -> Result<Finding> {
-    let crowd = PgQueue::open(&full.url).await?;
+    // Each by itself, as in the empty table: what waits in sheaves is found at once.
+    let crowd = PgQueue::at(&full.url).sheaf_from(u32::MAX).start().await?;
     eprintln!("  {rows} rows that are done, and as many that wait");
     ours::fill(&crowd, 0..rows, 5000, ours::noop).await?;
     ours::burn_all(&crowd).await?;

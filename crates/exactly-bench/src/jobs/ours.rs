@@ -35,9 +35,13 @@ const TABLES: Tables = Tables {
     left: "select count(*) from (
         (select from exactly.tasks where state = 0 order by lane, due_at limit 1)
         union all (select from exactly.tasks where state = 1 order by lane, due_at limit 1)
-        union all (select from exactly.tasks where state = 2 or state = 4 order by id limit 1)) as found",
+        union all (select from exactly.tasks where state = 2 or state = 4 order by id limit 1)
+        union all (select from exactly.tasks_sheaves limit 1)
+        union all (select from (select * from exactly.tasks_bundles order by number desc) b, unnest(b.ids, b.fences) as u (id, fence),
+            lateral (select from exactly.tasks c where c.id = u.id and c.fence = u.fence and c.state = 5 and c.ended_at is null limit 1) c limit 1)
+        ) as found",
     failed: "select count(*) from exactly.tasks where state = 4",
-    done: Some("select count(*) from exactly.tasks where state = 3"),
+    done: Some("select count(*) from exactly.tasks where state = 3 or state = 5 and ended_at is not null"),
 };
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -83,7 +87,7 @@ pub(super) fn enqueuing() -> Contender {
     let tables = Tables {
         left: "select 0::int8",
         failed: "select 0::int8",
-        done: Some("select count(*) from exactly.tasks where state = 0"),
+        done: Some("select count(*) from exactly.tasks where state = 0 or state = 5"),
     };
     contender(
         Settings {

@@ -83,7 +83,7 @@ pub(super) async fn check_server(conn: &mut PgConnection, accept: Accept) -> Res
 pub(super) async fn check_table(conn: &mut PgConnection, place: &Place, accept: Accept) -> Result<(), StoreError> {
     let tables = match place.layout {
         Layout::Calls => vec![place.quoted()],
-        Layout::Tasks => vec![place.quoted(), place.bundles()],
+        Layout::Tasks => vec![place.quoted(), place.bundles(), place.sheaves()],
     };
     let unlogged = sqlx::query(
         "select c.oid::regclass::text, c.relpersistence::text

@@ -39,7 +39,7 @@ pub use self::builder::PgQueueBuilder;
 use self::bundles::Bundles;
 use self::lease::Rounds;
 use self::sql::Sql;
-pub(super) use self::tables::{BUNDLES, CARDS, MARKS, MARKS_DATED, PUBLISH, READY, TABLES};
+pub(super) use self::tables::{BUNDLES, CARDS, MARKS, MARKS_DATED, PUBLISH, READY, SHEAVES, TABLES};
 use super::failure::is_lock_timeout;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
@@ -77,6 +77,8 @@ pub struct PgQueue {
     defaults: Arc<Defaults>,
     rounds: Arc<Rounds>,
     bundles: Arc<Bundles>,
+    /// How many tasks of a lane that are enqueued together, at least, are named in one row.
+    sheaf_from: u32,
     prune_done: Arc<Sweeper>,
     prune_dead: Arc<Sweeper>,
     prune_marks: Arc<Sweeper>,

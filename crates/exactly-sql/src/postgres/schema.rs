@@ -16,7 +16,7 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 8] = [
+const TASKS: [&str; 9] = [
     super::queue::TABLES,
     super::queue::READY,
     super::queue::CARDS,
@@ -26,6 +26,7 @@ const TASKS: [&str; 8] = [
     super::queue::MARKS_DATED,
     super::queue::PUBLISH,
     super::queue::BUNDLES,
+    super::queue::SHEAVES,
 ];
 
 const RECORDS: &str = r"create table if not exists {table} (
@@ -77,6 +78,7 @@ const SCHEDULES: &str = "_schedules";
 const CARDS: &str = "_cards";
 const MARKS: &str = "_marks";
 const BUNDLES: &str = "_bundles";
+const SHEAVES: &str = "_sheaves";
 
 /// What the name of the function that reads new bundles has more than the table's.
 const BUNDLED_SINCE: &str = "_bundled_since";
@@ -195,7 +197,12 @@ impl Place {
         format!("{}.\"{}{BUNDLES}\"", self.schema.quoted(), self.table)
     }
 
-    /// The function that reads new ones among them, as statements name it.
+    /// Tasks that were enqueued together and wait, as statements name them.
+    pub(super) fn sheaves(&self) -> String {
+        format!("{}.\"{}{SHEAVES}\"", self.schema.quoted(), self.table)
+    }
+
+    /// The function that reads new bundles, as statements name it.
     pub(super) fn bundled_since(&self) -> String {
         format!("{}.\"{}{BUNDLED_SINCE}\"", self.schema.quoted(), self.table)
     }
@@ -246,6 +253,7 @@ impl Place {
             let script = script.replace("{publish_ordered}", &self.publish_ordered());
             let script = script.replace("{marks}", &self.marks());
             let script = script.replace("{bundles}", &self.bundles());
+            let script = script.replace("{sheaves}", &self.sheaves());
             let script = script.replace("{bundled_since}", &self.bundled_since());
             script.replace("{complete}", &self.complete())
         };

@@ -32,11 +32,15 @@ pub struct PgQueueBuilder {
     migrate: bool,
     accept: Accept,
     bundle_from: u32,
+    sheaf_from: u32,
 }
 
 impl PgQueueBuilder {
     /// How many tasks a lease is for, at least, that is written down as one row unless told otherwise.
     pub const BUNDLE_FROM_DEFAULT: u32 = 128;
+
+    /// How many tasks of a lane that are enqueued together, at least, are named in one row unless told otherwise.
+    pub const SHEAF_FROM_DEFAULT: u32 = 128;
 
     /// The table that tasks are kept in unless told otherwise. Others beside it start with its name.
     pub const TABLE_DEFAULT: &'static str = "tasks";
@@ -57,6 +61,7 @@ impl PgQueueBuilder {
             migrate: true,
             accept: Accept::default(),
             bundle_from: Self::BUNDLE_FROM_DEFAULT,
+            sheaf_from: Self::SHEAF_FROM_DEFAULT,
         }
     }
 
@@ -98,6 +103,13 @@ impl PgQueueBuilder {
         self
     }
 
+    /// Names so many tasks or more that are enqueued together, in one lane and without a delay, in one row, instead of each in the
+    /// index of what waits: they then cost less to enqueue, and less than half to lease. `u32::MAX` does without.
+    pub fn sheaf_from(mut self, tasks: u32) -> Self {
+        self.sheaf_from = tasks.max(1);
+        self
+    }
+
     /// Checks the server and the schema, and starts the queue. Refuses what would break the promise.
     pub async fn start(self) -> Result<PgQueue, StoreError> {
         let place = Place {
@@ -118,6 +130,7 @@ impl PgQueueBuilder {
             defaults: Arc::new(defaults),
             rounds: Arc::new(Rounds::default()),
             bundles: Arc::new(Bundles::new(self.bundle_from)),
+            sheaf_from: self.sheaf_from,
             prune_done: prune(exactly::queue::TaskState::Done),
             prune_dead: prune(exactly::queue::TaskState::Dead),
             prune_marks: Arc::new(super::record::prune_marks(Arc::clone(&sessions), &place)),

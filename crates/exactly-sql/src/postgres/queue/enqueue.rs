@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use exactly::StoreError;
-use exactly::queue::{Enqueued, Found, Task, TaskId, TaskState, check_batch};
+use exactly::queue::{Enqueued, Found, Lane, Task, TaskId, TaskState, check_batch};
 use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::PgQueue;
+use super::sql::SHEAVED;
 use crate::error::failed;
 use crate::postgres::row::millis_code;
 use crate::postgres::session::{BATCH_TIMEOUT, within};
@@ -105,9 +106,14 @@ impl PgQueue {
     async fn insert(&self, conn: &mut PgConnection, tasks: &[Task], order: &[usize]) -> Result<Vec<Uuid>, sqlx::Error> {
         let of = || order.iter().map(|&n| &tasks[n]);
         let place = |&n: &usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let row = self
-            .sql
-            .insert
+        let states = self.sheaved(&of);
+        let sql = &self.sql;
+        let text = if states.is_some() {
+            &sql.insert_sheaved
+        } else {
+            &sql.insert
+        };
+        let insert = text
             .query()
             .bind(of().map(|task| *task.id().as_uuid()).bind_iter())
             .bind(of().map(Task::kind).bind_iter())
@@ -116,10 +122,32 @@ impl PgQueue {
             .bind(of().map(|task| task.payload().as_ref()).bind_iter())
             .bind(of().map(|task| millis_code(task.delay())).bind_iter())
             .bind(of().map(|task| version_code(task.version())).bind_iter())
-            .bind(order.iter().map(place).bind_iter())
-            .fetch_one(conn)
-            .await?;
+            .bind(order.iter().map(place).bind_iter());
+        let insert = match states {
+            Some(states) => insert.bind(states),
+            None => insert,
+        };
+        let row = insert.fetch_one(conn).await?;
         row.try_get::<Option<Vec<Uuid>>, _>(0).map(Option::unwrap_or_default)
+    }
+
+    /// The states of these, if any of them are put into sheaves: those that are due now, where a lane has many of them.
+    fn sheaved<'a, I: Iterator<Item = &'a Task>>(&self, of: &impl Fn() -> I) -> Option<Vec<i16>> {
+        let are_many = |tasks: usize| u32::try_from(tasks).is_ok_and(|tasks| tasks >= self.sheaf_from);
+        let is_due = |task: &&Task| task.delay().is_zero();
+        if !are_many(of().filter(is_due).count()) {
+            return None;
+        }
+        let mut due: HashMap<&Lane, usize> = HashMap::new();
+        for task in of().filter(is_due) {
+            *due.entry(task.lane()).or_default() += 1;
+        }
+        due.retain(|_, tasks| are_many(*tasks));
+        let state = |task: &Task| {
+            let is_sheaved = is_due(&task) && due.contains_key(task.lane());
+            if is_sheaved { SHEAVED } else { TaskState::Waiting.code() }
+        };
+        (!due.is_empty()).then(|| of().map(state).collect())
     }
 
     pub(super) async fn find(

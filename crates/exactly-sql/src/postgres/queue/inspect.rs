@@ -16,13 +16,16 @@ use super::PgQueue;
 use super::enqueue::{state, version_code};
 use super::lease::{fence, lane};
 use super::settle::failure;
-use super::sql::STATE;
+use super::sql::{SHEAVED, shown_state};
 use crate::error::failed;
 use crate::postgres::row::PgTime;
 use crate::postgres::session::{acquire, within};
 
 /// How long a look may take: a list by state may read many rows.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many tasks in sheaves are few. Where there are more, whoever looks over the table soon finds as many as fill a page.
+const SHEAVED_FEW: i64 = 10_000;
 
 /// The most attempts of one task that are shown: the last ones.
 const ATTEMPTS_MAX: i64 = 1000;
@@ -54,7 +57,7 @@ impl InspectQueue for PgQueue {
 
     fn list<'a>(&'a self, filter: &'a TaskFilter, page: TaskPage) -> Reply<'a, Vec<TaskView>> {
         Box::pin(async move {
-            let mut query = self.listing(filter);
+            let mut query = self.listing(filter).await.map_err(failed("list tasks"))?;
             if let Some(after) = page.after {
                 query.push(" and c.id > ").push_bind(*after.as_uuid());
             }
@@ -68,7 +71,7 @@ impl InspectQueue for PgQueue {
     fn walk<'a>(&'a self, walk: &'a Walk) -> Reply<'a, Walked> {
         Box::pin(async move {
             let end = self.end_of_walk(walk).await.map_err(failed("walk over tasks"))?;
-            let mut query = self.listing(&walk.filter);
+            let mut query = self.listing(&walk.filter).await.map_err(failed("walk over tasks"))?;
             if let Some(since) = walk.since {
                 query.push(" and c.enqueued_at >= ").push_bind(PgTime::from(since));
             }
@@ -112,16 +115,21 @@ impl InspectQueue for PgQueue {
             });
             let query = QueryBuilder::new(format!(
                 "with bundled as (
-                     select c.lane, count(*) from {} c where c.state + 0 = 0 and (c.id, c.fence) in ({}) group by c.lane
+                     select c.lane, count(*) as tasks, count(*) filter (where c.state = 0) as waiting
+                     from {table} c where (c.state + 0 = 0 or c.state + 0 = {SHEAVED} and c.ended_at is null) and (c.id, c.fence) in ({in_bundles})
+                     group by c.lane
                  )
                  select lane, state, sum(count)::int8 from (
-                     {} union all
-                     select lane, 0::int2, -count from bundled union all select lane, 1::int2, count from bundled
+                     {counts}
+                     union all select lane, 0::int2, -waiting from bundled
+                     union all select lane, 1::int2, tasks from bundled
+                     union all select lane, 0::int2, tasks - taken from {sheaves}
                  ) counted (lane, state, count)
                  group by lane, state having sum(count) > 0 order by lane, state",
-                self.sql.table,
-                self.sql.in_bundles,
-                counts.join(" union all ")
+                table = self.sql.table,
+                in_bundles = self.sql.in_bundles,
+                sheaves = self.sql.sheaves,
+                counts = counts.join(" union all ")
             ));
             let rows = self.look(query).await.map_err(failed("count tasks"))?;
             let depths = rows.iter().map(depth).collect::<Result<_, _>>();
@@ -143,18 +151,39 @@ impl InspectQueue for PgQueue {
 
 impl PgQueue {
     /// A listing's statement, up to where it begins.
-    fn listing(&self, filter: &TaskFilter) -> QueryBuilder<Postgres> {
+    async fn listing(&self, filter: &TaskFilter) -> Result<QueryBuilder<Postgres>, sqlx::Error> {
         let mut query = QueryBuilder::new(format!("{} where true", self.sql.view));
         match filter.state {
             None => {}
             Some(TaskState::Waiting) => {
-                query.push(" and c.state = 0 and b.id is null");
+                query.push(" and b.id is null");
+                query.push(" and (c.state = 0");
+                let sheaves = &self.sql.sheaves;
+                match self.in_sheaves().await? {
+                    0 => {}
+                    // Few in a large table are found by their ids, and the others by the partial index.
+                    1..=SHEAVED_FEW => {
+                        query.push(format!(
+                            " or c.state = {SHEAVED} and c.id = any (array(select unnest(s.ids[s.taken + 1 :]) from {sheaves} s))"
+                        ));
+                    }
+                    _ => {
+                        query.push(format!(" or c.state = {SHEAVED} and c.ended_at is null"));
+                    }
+                }
+                query.push(")");
+            }
+            Some(TaskState::Done) => {
+                query.push(format!(
+                    " and (c.state = 3 or c.state = {SHEAVED} and c.ended_at is not null)"
+                ));
             }
             Some(TaskState::Running) => {
                 let (table, in_bundles) = (&self.sql.table, &self.sql.in_bundles);
                 query.push(format!(
-                    " and {STATE} = 1 and c.id = any (array(
-                         select r.id from {table} r where r.state = 1 union all select u.id from ({in_bundles}) u))"
+                    " and {} = 1 and c.id = any (array(
+                         select r.id from {table} r where r.state = 1 union all select u.id from ({in_bundles}) u))",
+                    shown_state()
                 ));
             }
             // In the text, so that the planner finds the partial index.
@@ -171,7 +200,14 @@ impl PgQueue {
         if let Some(version) = filter.version {
             query.push(" and c.version = ").push_bind(version_code(version));
         }
-        query
+        Ok(query)
+    }
+
+    /// How many tasks wait in sheaves.
+    async fn in_sheaves(&self) -> Result<i64, sqlx::Error> {
+        let tasks = format!("select coalesce(sum(tasks - taken), 0) from {}", self.sql.sheaves);
+        let rows = self.look(QueryBuilder::new(tasks)).await?;
+        rows.first().map_or(Ok(0), |row| row.try_get(0))
     }
 
     /// The last task that a walk looks at, if there are as many. Found in an index, so nothing else is read of those between.

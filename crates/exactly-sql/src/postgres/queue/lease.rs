@@ -9,7 +9,7 @@ use std::time::Duration;
 use exactly::queue::{Ask, Fence, Lane, Lanes, Leased};
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{Connection as _, PgConnection, Row as _};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use self::served::{Served, in_turn, read, read_walk};
 use super::PgQueue;
@@ -25,6 +25,9 @@ const WALKS_MAX: u32 = 32;
 
 /// The most times that one lease goes over the lanes to fill up what some of them left over.
 const FILL_ROUNDS_MAX: u32 = 8;
+
+/// How long a lease waits before it looks again, if it got nothing because others were just leasing from the same sheaves.
+const LOCKED_PAUSES_MS: [u64; 5] = [1, 2, 4, 8, 16];
 
 /// How long it may take until a cap that another process set is honoured for a lane that had none, or the other way round.
 const CAPPED_FRESH: Duration = Duration::from_secs(1);
@@ -66,6 +69,7 @@ struct Capped {
     cap: i64,
     /// How many more of its tasks the worker takes.
     share: i64,
+    has_sheaves: bool,
 }
 
 /// How many more tasks of lanes without a cap the worker takes.
@@ -103,8 +107,19 @@ struct Part {
     is_whole: bool,
     /// Whether others were faster, so that any lane may have more.
     is_overtaken: bool,
+    /// Whether others had all sheaves of a lane locked.
+    is_locked: bool,
     /// The bundle that it has become.
     bundled: Option<Bundled>,
+}
+
+/// What was leased of all lanes.
+#[derive(Default)]
+struct Fair {
+    served: Vec<Served>,
+    bundles: Vec<Bundled>,
+    /// Whether others had all sheaves of a lane locked.
+    is_locked: bool,
 }
 
 impl Part {
@@ -122,6 +137,7 @@ impl Part {
             more,
             is_whole: false,
             is_overtaken: false,
+            is_locked: false,
             bundled: None,
         }
     }
@@ -130,20 +146,30 @@ impl Part {
 impl PgQueue {
     pub(super) async fn lease_on(&self, conn: &mut PgConnection, ask: &Ask) -> Result<Vec<Leased>, sqlx::Error> {
         self.forget_bundles(conn).await?;
-        let (served, bundles) = if self.any_capped(conn).await? {
-            let mut tx = conn.begin().await?;
-            let capped = self.lock_some_capped(&mut tx, ask).await?;
-            let served = self.lease_fairly(&mut tx, ask, capped).await?;
-            tx.commit().await?;
-            served
-        } else {
-            self.lease_fairly(conn, ask, Vec::new()).await?
-        };
-        // Only what is committed: another lease gives out again what is not, with the same fences.
-        for bundled in bundles {
-            self.bundles.add(bundled);
+        let mut pauses = LOCKED_PAUSES_MS.into_iter().map(Duration::from_millis);
+        loop {
+            let round = self.lease_once(conn, ask).await?;
+            // Only what is committed: another lease gives out again what is not, with the same fences.
+            for bundled in round.bundles {
+                self.bundles.add(bundled);
+            }
+            match pauses.next() {
+                Some(pause) if round.is_locked && round.served.is_empty() => sleep(pause).await,
+                _ => return Ok(in_turn(round.served)),
+            }
         }
-        Ok(in_turn(served))
+    }
+
+    async fn lease_once(&self, conn: &mut PgConnection, ask: &Ask) -> Result<Fair, sqlx::Error> {
+        if !self.any_capped(conn).await? {
+            return self.lease_fairly(conn, ask, Vec::new()).await;
+        }
+        let mut tx = conn.begin().await?;
+        let capped = self.lock_some_capped(&mut tx, ask).await?;
+        self.spread(&mut tx, ask, &capped).await?;
+        let fair = self.lease_fairly(&mut tx, ask, capped).await?;
+        tx.commit().await?;
+        Ok(fair)
     }
 
     /// An equal part from each lane first, then what is left over from those that have more.
@@ -152,15 +178,14 @@ impl PgQueue {
         conn: &mut PgConnection,
         ask: &Ask,
         mut capped: Vec<Capped>,
-    ) -> Result<(Vec<Served>, Vec<Bundled>), sqlx::Error> {
+    ) -> Result<Fair, sqlx::Error> {
         let most = i64::from(ask.most);
-        let mut served = Vec::new();
-        let mut bundles = Vec::new();
+        let mut fair = Fair::default();
         let mut lanes = ask.lanes.clone();
         for round in 0..FILL_ROUNDS_MAX {
-            let left = most - count(&served);
+            let left = most - count(&fair.served);
             let others = if round == 0 { capped.len() } else { 0 };
-            let rooms = Rooms::new(ask, &served);
+            let rooms = Rooms::new(ask, &fair.served);
             let open = self
                 .lease_open(conn, ask, &lanes, left, i64::try_from(others).unwrap_or(0), &rooms)
                 .await?;
@@ -168,21 +193,22 @@ impl PgQueue {
             if open.is_whole {
                 lanes = Lanes::Only(open.more);
             }
-            bundles.extend(open.bundled);
-            served.extend(open.served);
-            let left = most - count(&served);
+            fair.bundles.extend(open.bundled);
+            fair.is_locked |= open.is_locked;
+            fair.served.extend(open.served);
+            let left = most - count(&fair.served);
             let from_capped = self.lease_capped(conn, ask, left, &capped).await?;
             for (_, _, task) in &from_capped.served {
                 if let Some(capped) = capped.iter_mut().find(|capped| capped.lane == task.lane) {
                     capped.share -= 1;
                 }
             }
-            served.extend(from_capped.served);
-            if count(&served) >= most || !more && from_capped.more.is_empty() {
+            fair.served.extend(from_capped.served);
+            if count(&fair.served) >= most || !more && from_capped.more.is_empty() {
                 break;
             }
         }
-        Ok((served, bundles))
+        Ok(fair)
     }
 
     async fn any_capped(&self, conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
@@ -246,9 +272,11 @@ impl PgQueue {
             let overtaken = walk.found > count(&served);
             if !served.is_empty() || walk.walked < LANES_MAX && !overtaken {
                 let mut part = Part::new(served, most, walk.open + others);
+                part.more.extend(walk.used_up);
                 part.bundled = bundled;
                 part.is_whole = walk.walked < LANES_MAX && !overtaken;
                 part.is_overtaken = overtaken;
+                part.is_locked = walk.is_locked;
                 return Ok(part);
             }
         }
@@ -286,10 +314,23 @@ impl PgQueue {
             Ok(Capped {
                 cap: row.try_get(1)?,
                 share: ask.room(&lane, true).into(),
+                has_sheaves: row.try_get(2)?,
                 lane,
             })
         });
         capped.collect()
+    }
+
+    /// What waits in sheaves waits by itself then, as far as it may be leased now.
+    async fn spread(&self, tx: &mut PgConnection, ask: &Ask, locked: &[Capped]) -> Result<(), sqlx::Error> {
+        let sheaved = || locked.iter().filter(|capped| capped.has_sheaves);
+        if sheaved().next().is_some() {
+            let room = |capped: &Capped| capped.cap.min(capped.share).min(ask.most.into());
+            let spread = self.sql.spread.query();
+            let spread = spread.bind(sheaved().map(|capped| capped.lane.as_str()).bind_iter());
+            spread.bind(sheaved().map(room).bind_iter()).execute(tx).await?;
+        }
+        Ok(())
     }
 
     async fn lease_capped(

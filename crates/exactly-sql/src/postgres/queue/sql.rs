@@ -5,14 +5,17 @@
 
 mod bundling;
 mod leasing;
+mod sheaves;
 
 use std::sync::Arc;
 
 use exactly::queue::{FailureKind, RESCUED_FOR_EVER, TaskState};
 
-pub(super) use self::bundling::STATE;
-use self::bundling::{Bundling, STEP, in_bundles, seen, view};
+pub(super) use self::bundling::shown_state;
+use self::bundling::{Bundling, STEP, in_bundles, seen, unwritten, view};
 use self::leasing::{lease, lease_capped, lock_capped};
+pub(super) use self::sheaves::SHEAVED;
+use self::sheaves::{own_state, sheaved, spread};
 use super::record;
 use crate::postgres::schema::Place;
 use crate::postgres::session::Sessions;
@@ -36,9 +39,12 @@ pub(super) struct Sql {
     pub(super) cards: String,
     /// Tasks in bundles, with the fences of their rows.
     pub(super) in_bundles: String,
+    pub(super) sheaves: String,
     /// The columns of a task as [views](exactly::queue::TaskView) have them, and where they are.
     pub(super) view: String,
     pub(super) insert: Text,
+    /// The same where some are put into sheaves.
+    pub(super) insert_sheaved: Text,
     /// The same for one, which is most of what is enqueued in transactions.
     pub(super) insert_one: Text,
     pub(super) find: Text,
@@ -49,6 +55,7 @@ pub(super) struct Sql {
     pub(super) lease: Text,
     pub(super) bundles: Bundling,
     pub(super) lock_capped: Text,
+    pub(super) spread: Text,
     pub(super) lease_capped: Text,
     pub(super) any_capped: Text,
     pub(super) renew: Text,
@@ -82,7 +89,8 @@ impl Sql {
         let bundles_end = format!("select min(b.until) from {bundles} b where b.number = any ($4)");
         let bundle_ends = format!("select b.until from {bundles} b where b.number = $4");
         Self {
-            insert: Text::new(insert(&table)),
+            insert: Text::new(insert(&table, None)),
+            insert_sheaved: Text::new(insert(&table, Some(&place.sheaves()))),
             insert_one: Text::new(insert_one(&table)),
             find: Text::new(format!(
                 "select c.id, {state}, c.outcome, c.payload <> w.payload
@@ -94,6 +102,7 @@ impl Sql {
             lease: Text::new(lease(place)),
             bundles: Bundling::new(place),
             lock_capped: Text::new(lock_capped(place)),
+            spread: Text::new(spread(place)),
             lease_capped: Text::new(lease_capped(place)),
             any_capped: Text::new(format!("select exists (select from {lanes} where cap is not null)")),
             renew: Text::new(renew(&table)),
@@ -130,6 +139,7 @@ impl Sql {
             hasten: Text::new(hasten(&table, &in_bundles)),
             view: view(&table, &bundles),
             in_bundles,
+            sheaves: place.sheaves(),
             table,
             attempts,
             lanes,
@@ -142,7 +152,8 @@ impl Sql {
 /// Forgets tasks that have been in `state` for a while, with their history.
 pub(super) fn prune(sessions: Arc<Sessions>, place: &Place, state: TaskState) -> Sweeper {
     let expired = format!(
-        "(state = {} and ended_at <= {NOW} - $3 * interval '1 millisecond')",
+        "({} = {} and ended_at <= {NOW} - $3 * interval '1 millisecond')",
+        own_state(&place.quoted()),
         state.code()
     );
     let then = format!(
@@ -154,20 +165,34 @@ pub(super) fn prune(sessions: Arc<Sessions>, place: &Place, state: TaskState) ->
 
 /// Those of one call differ by a microsecond, so that they stay in the order in which they came. The first is due now, and the
 /// last one is by the time that all are written: a bulk overtakes nothing that was there before it.
-fn insert(table: &str) -> String {
+///
+/// With `sheaves`, those whose state among `$9` is [`SHEAVED`] are put into them.
+fn insert(table: &str, sheaves: Option<&str>) -> String {
+    let [states, state, kept] = match sheaves {
+        None => ["", "0", "id"],
+        Some(_) => [
+            ", $9::int2[]",
+            "w.state",
+            "id, ctid as spot, lane, due_at, fence, state",
+        ],
+    };
+    let then = sheaves.map(|sheaves| format!(", sheaved as ({})", sheaved(sheaves)));
     format!(
         "with t as materialized (select {NOW} as now, floor(1000 * extract(epoch from {NOW}))::int8 as fence),
          added as (
-             insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
+             insert into {table} (due_at, enqueued_at, fence, version, state, id, kind, key, lane, payload)
              select t.now + w.delay_ms * interval '1 millisecond' + w.place * interval '1 microsecond', t.now,
-                    t.fence, w.version, w.id, w.kind, w.key, w.lane, w.payload
+                    t.fence, w.version, {state}, w.id, w.kind, w.key, w.lane, w.payload
              from t, unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[], $7::int4[],
-                            $8::int8[])
-                  as w (id, kind, key, lane, payload, delay_ms, version, place)
+                            $8::int8[]{states})
+                  as w (id, kind, key, lane, payload, delay_ms, version, place{named})
              on conflict (id) do nothing
-             returning id
+             returning {kept}
          )
-         select array_agg(id) from added"
+         {then}
+         select array_agg(id) from added",
+        named = if sheaves.is_some() { ", state" } else { "" },
+        then = then.unwrap_or_default(),
     )
 }
 
@@ -199,7 +224,7 @@ fn renew(table: &str) -> String {
 
 fn revive(table: &str, in_bundles: &str) -> String {
     format!(
-        "with found as (select id, fence, state from {table} where id = any ($1) order by id for update),
+        "with {locked},
          revived as (
              update {table} c
              set state = 0, due_at = {NOW}, ended_at = null, fence = c.fence + 1, failures = 0, rescues = 0
@@ -207,6 +232,7 @@ fn revive(table: &str, in_bundles: &str) -> String {
              where c.id = f.id and (f.state = 2 or f.state = 4)
          )
          {found}",
+        locked = locked_if_it_changes(table),
         found = found(in_bundles),
     )
 }
@@ -215,41 +241,63 @@ fn revive(table: &str, in_bundles: &str) -> String {
 fn conclude(table: &str) -> String {
     format!(
         "update {table} c
-         set state = 3, outcome = $3, ended_at = case when c.state = 3 then c.ended_at else {NOW} end
+         set state = 3, outcome = $3, due_at = null, ended_at = case when {state} = 3 then c.ended_at else {NOW} end
          where c.id = $1 and c.fence = $2
-               and (c.state = 2 or c.state = 4 or c.state = 3 and c.outcome = $3)
-         returning c.id"
+               and (c.state = 2 or c.state = 4 or {state} = 3 and c.outcome = $3)
+         returning c.id",
+        state = own_state("c"),
+    )
+}
+
+/// Tasks `$1` are `found`, and locked unless they are in sheaves or bundles out of them: nothing changes there, and whoever leases
+/// them does not expect a lock.
+fn locked_if_it_changes(table: &str) -> String {
+    format!(
+        "locked as materialized (
+             select id, fence, state, ended_at from {table} where id = any ($1) and state + 0 <> {SHEAVED} order by id for update
+         ),
+         found as materialized (
+             select * from locked
+             union all
+             select id, fence, state, ended_at from {table} where id = any ($1) and state + 0 = {SHEAVED}
+         )"
     )
 }
 
 /// What a task was, out of `found`.
 fn found(in_bundles: &str) -> String {
     format!(
-        "select f.id, (case when f.state = 0 and (f.id, f.fence) in ({in_bundles}) then 1 else f.state end)::int2 from found f"
+        "select f.id, (case when {} and (f.id, f.fence) in ({in_bundles}) then 1 else {} end)::int2 from found f",
+        unwritten("f"),
+        own_state("f")
     )
 }
 
 fn hasten(table: &str, in_bundles: &str) -> String {
     format!(
-        "with found as (select id, fence, state from {table} where id = any ($1) order by id for update),
+        "with {locked},
          hastened as (
              update {table} c set due_at = {NOW} from found f where c.id = f.id and f.state = 0 and c.due_at > {NOW}
          )
          {found}",
+        locked = locked_if_it_changes(table),
         found = found(in_bundles),
     )
 }
 
-/// With a lease that is in a bundle comes the bundle's number, and its row is written for the first time.
+/// With a lease that is in a bundle comes the bundle's number, and its row is written for the first time. If it came out of a sheaf,
+/// nothing changes by which it is found, so the row stays in its page.
 fn done(table: &str, bundles: &str, ended: &str) -> String {
     format!(
         "update {table} c
-         set state = 3, fence = w.fence, outcome = w.outcome, ended_at = {NOW}, due_at = null,
+         set state = case when c.state = {SHEAVED} then c.state else 3 end, fence = w.fence, outcome = w.outcome,
+             ended_at = {NOW}, due_at = case when c.state = {SHEAVED} then c.due_at end,
              worker = coalesce(b.worker, c.worker), started_at = coalesce(b.leased_at, c.started_at)
          from {ended} as w (id, fence, outcome, bundle) left join {bundles} b on b.number = w.bundle
          where c.id = w.id and (c.fence = w.fence and c.state + 0 = 1
-                                or b.number is not null and c.fence = w.fence - {STEP} and c.state + 0 = 0)
-         returning c.id, c.fence"
+                                or b.number is not null and c.fence = w.fence - {STEP} and {unwritten})
+         returning c.id, c.fence",
+        unwritten = unwritten("c"),
     )
 }
 

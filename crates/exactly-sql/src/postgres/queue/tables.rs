@@ -108,3 +108,22 @@ begin
 end
 $exactly$;
 "#;
+
+/// Tasks that were enqueued together, in the order in which they are due. They are in no index of what waits, and the first `taken`
+/// of them are leased. `spots` is where their rows are, unless the table was written anew since.
+///
+/// There is room in every page of tasks, so that what is done stays where it was and changes no index.
+pub(in crate::postgres) const SHEAVES: &str = r#"create table if not exists {sheaves} (
+    number bigint generated always as identity primary key,
+    due_at timestamptz not null,
+    fence bigint not null,
+    tasks integer not null,
+    taken integer not null default 0,
+    lane text collate "C" not null,
+    ids uuid[] not null,
+    spots tid[] not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+alter table {sheaves} alter column ids set storage external, alter column spots set storage external;
+create index if not exists "{name}_sheaved" on {sheaves} (lane, due_at);
+alter table {table} set (fillfactor = 50);
+"#;

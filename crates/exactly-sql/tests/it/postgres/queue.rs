@@ -2,6 +2,7 @@
 
 mod bundled;
 mod locked;
+mod sheaved;
 mod transaction;
 
 use std::sync::Arc;
@@ -48,11 +49,12 @@ impl QueueHarness for Yard {
         let sql = format!(
             "begin; lock table {schema}.tasks in exclusive mode;
              update {schema}.tasks set {}; update {schema}.tasks_attempts set {}; update {schema}.tasks_marks set {};
-             update {schema}.tasks_bundles set {}; commit",
+             update {schema}.tasks_bundles set {}; update {schema}.tasks_sheaves set {}; commit",
             moved(&["due_at", "ready_at", "enqueued_at", "started_at", "ended_at"]),
             moved(&["started_at", "ended_at"]),
             moved(&["raised_at"]),
-            moved(&["leased_at", "until"])
+            moved(&["leased_at", "until"]),
+            moved(&["due_at"])
         );
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.0.pool).await.unwrap();
     }
@@ -151,7 +153,8 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     let running = leased(&queue, 1).await.remove(0);
     let schema = &yard.0.schema;
     let older = format!(
-        "alter table {schema}.tasks drop column ready_at; drop table {schema}.tasks_marks, {schema}.tasks_cards, {schema}.tasks_bundles;
+        "alter table {schema}.tasks drop column ready_at; drop table {schema}.tasks_marks, {schema}.tasks_cards, {schema}.tasks_bundles,
+             {schema}.tasks_sheaves;
          update {schema}.exactly_versions set version = 1 where table_name = 'tasks'"
     );
     sqlx::raw_sql(AssertSqlSafe(older)).execute(&yard.0.pool).await.unwrap();
@@ -160,7 +163,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
         .migrate(false)
         .start()
         .await;
-    assert!(unmigrated.unwrap_err().to_string().contains("version 8"));
+    assert!(unmigrated.unwrap_err().to_string().contains("version 9"));
     let queue = yard.open().await;
     let back = Settlement::new(running.lease, End::Release);
     assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);

@@ -1,7 +1,7 @@
 //! What the statements that lease answer.
 
 use bytes::Bytes;
-use exactly::queue::{Lease, Leased, TaskId};
+use exactly::queue::{Lane, Lease, Leased, TaskId};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
@@ -22,10 +22,14 @@ pub(super) struct Walk {
     pub(super) bundle: Option<i64>,
     /// Tasks that were there and free when it came, though others may have leased them by now.
     pub(super) found: i64,
+    /// Lanes whose sheaves were used up, and which may have more.
+    pub(super) used_up: Vec<Lane>,
+    /// Whether others had all sheaves of a lane locked.
+    pub(super) is_locked: bool,
 }
 
 /// What it is read from, before what a leased task is read from.
-const WALK_COLUMNS: usize = 6;
+const WALK_COLUMNS: usize = 8;
 
 impl Walk {
     /// Nothing, if the row is of a task.
@@ -33,6 +37,7 @@ impl Walk {
         let Some(walked) = row.try_get(0)? else {
             return Ok(None);
         };
+        let used_up: Vec<String> = row.try_get::<Option<_>, _>(6)?.unwrap_or_default();
         Ok(Some(Self {
             walked,
             last: row.try_get(1)?,
@@ -40,6 +45,8 @@ impl Walk {
             in_bundles: row.try_get(3)?,
             bundle: row.try_get(4)?,
             found: row.try_get(5)?,
+            used_up: used_up.iter().map(|name| lane(name)).collect::<Result<_, _>>()?,
+            is_locked: row.try_get(7)?,
         }))
     }
 }

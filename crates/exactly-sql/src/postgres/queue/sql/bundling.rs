@@ -8,6 +8,7 @@
 //! since their statement began. So of two who want a task, the second one finds it locked, or changed, or in a bundle.
 
 use super::NOW;
+use super::sheaves::{SHEAVED, own_state};
 use crate::postgres::schema::Place;
 use crate::postgres::sql::Text;
 
@@ -40,6 +41,11 @@ impl Bundling {
             forget_ended: Text::new(forget_ended(&table, &bundles)),
         }
     }
+}
+
+/// Whether the row of a task says that it waits, so that a lease of it is in no row but that of a bundle. Not by an index.
+pub(super) fn unwritten(row: &str) -> String {
+    format!("({row}.state + 0 = 0 or {row}.state + 0 = {SHEAVED} and {row}.ended_at is null)")
 }
 
 /// Tasks in bundles, with the fences that their rows have while they are leased by them.
@@ -82,9 +88,9 @@ pub(super) fn bundling(bundles: &str) -> String {
 /// The state and the fence of a task `c`, seen with its bundle. Each row is looked up in a hash, which the sessions of a queue do
 /// not join by.
 pub(super) fn seen(bundles: &str) -> (String, String) {
-    let is_bundled = format!("c.state = 0 and (c.id, c.fence) in ({})", in_bundles(bundles));
+    let is_bundled = format!("{} and (c.id, c.fence) in ({})", unwritten("c"), in_bundles(bundles));
     (
-        format!("(case when {is_bundled} then 1 else c.state end)::int2"),
+        format!("(case when {is_bundled} then 1 else {} end)::int2", own_state("c")),
         format!("(case when {is_bundled} then c.fence + {STEP} else c.fence end)"),
     )
 }
@@ -92,26 +98,33 @@ pub(super) fn seen(bundles: &str) -> (String, String) {
 /// The columns of a task as [views](exactly::queue::TaskView) have them, for a session that joins in any way.
 pub(super) fn view(table: &str, bundles: &str) -> String {
     format!(
-        "select c.id, c.kind, c.key, c.lane, c.payload, c.version, {STATE}, c.failures, c.rescues,
+        "select c.id, c.kind, c.key, c.lane, c.payload, c.version, {state}, c.failures, c.rescues,
                 case when b.id is null then c.fence else c.fence + {STEP} end,
-                coalesce(b.worker, c.worker), c.enqueued_at, coalesce(b.until, c.due_at), coalesce(b.leased_at, c.started_at),
+                coalesce(b.worker, c.worker), c.enqueued_at,
+                coalesce(b.until, case when c.state <> {SHEAVED} or c.ended_at is null then c.due_at end),
+                coalesce(b.leased_at, c.started_at),
                 c.ended_at, c.outcome, c.failure_kind, c.failure
          from {table} c left join (
              select b.worker, b.leased_at, b.until, u.id, u.fence
              from {bundles} b, unnest(b.ids, b.fences) as u (id, fence)
-         ) b on b.id = c.id and b.fence = c.fence and c.state + 0 = 0"
+         ) b on b.id = c.id and b.fence = c.fence and {unwritten}",
+        state = shown_state(),
+        unwritten = unwritten("c"),
     )
 }
 
 /// The state in a [view].
-pub(in super::super) const STATE: &str = "(case when b.id is null then c.state else 1 end)::int2";
+pub(in super::super) fn shown_state() -> String {
+    format!("(case when b.id is not null then 1 else {} end)::int2", own_state("c"))
+}
 
 /// Whether no task is leased by the bundle `b` any more.
 fn nothing_left(table: &str) -> String {
     format!(
         "not exists (
              select from unnest(b.ids, b.fences) as u (id, fence) join {table} c on c.id = u.id and c.fence = u.fence
-             where c.state + 0 = 0)"
+             where {})",
+        unwritten("c")
     )
 }
 
@@ -172,7 +185,7 @@ fn write_out(table: &str, bundles: &str, which: &str, locking: &str, until: &str
          ),
          free as materialized (
              select c.id, w.worker, w.leased_at, w.until from wanted w join {table} c on c.id = w.id
-             where c.fence = w.fence and c.state + 0 = 0
+             where c.fence = w.fence and {unwritten}
              {locking}
          )
          update {table} c
@@ -180,6 +193,7 @@ fn write_out(table: &str, bundles: &str, which: &str, locking: &str, until: &str
              due_at = {until}
          from free f
          where c.id = f.id
-         returning c.id, c.fence"
+         returning c.id, c.fence",
+        unwritten = unwritten("c"),
     )
 }

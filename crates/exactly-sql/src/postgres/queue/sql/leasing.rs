@@ -1,6 +1,7 @@
 //! The statements that hand out tasks.
 
-use super::bundling::{IS_BUNDLE, STEP, bundling, in_bundles, meanwhile};
+use super::bundling::{IS_BUNDLE, STEP, bundling, in_bundles, meanwhile, unwritten};
+use super::sheaves::{slices, taken};
 use super::{AT_START, NOW};
 use crate::postgres::schema::Place;
 
@@ -10,12 +11,16 @@ use crate::postgres::schema::Place;
 /// over what was rescued `$11` times. What is found may become one bundle, from `$12` tasks on.
 ///
 /// A row without a task tells how many lanes were walked over, which was the last and how many were open, how many tasks are in
-/// bundles, the number of the bundle that this lease is, and how many tasks were found, of which others may have been faster. The
-/// other rows are a task each.
+/// bundles, the number of the bundle that this lease is, how many tasks were found, of which others may have been faster, the
+/// lanes whose sheaves were used up, so that they may have more, and whether somebody else has all sheaves of a lane locked. The other
+/// rows are a task each.
 pub(super) fn lease(place: &Place) -> String {
-    let (table, lanes, bundles) = (place.quoted(), place.lanes(), place.bundles());
+    let (table, lanes, bundles, sheaves) = (place.quoted(), place.lanes(), place.bundles(), place.sheaves());
     let next = |after: &str, until: &str| {
-        format!("(select n.lane from {table} n where n.state = 0 and n.lane > {after} {until} order by n.lane limit 1)")
+        format!(
+            "least((select n.lane from {table} n where n.state = 0 and n.lane > {after} {until} order by n.lane limit 1),
+                   (select n.lane from {sheaves} n where n.lane > {after} {until} order by n.lane limit 1))"
+        )
     };
     format!(
         "with recursive walked (lane, wrapped, place) as (
@@ -32,25 +37,16 @@ pub(super) fn lease(place: &Place) -> String {
              select o.lane, o.place from unnest($6) with ordinality as o (lane, place)
          ),
          open as materialized (
-             select s.lane, s.place, count(*) over () + $7 as lanes, coalesce(h.room, $8) as room
-             from seen s left join {lanes} l on l.lane = s.lane
-                  left join unnest($9::text[], $10::int8[]) as h (lane, room) on h.lane = s.lane
-             where (l.lane is null or not l.paused and l.cap is null) and coalesce(h.room, $8) > 0
+             select o.lane, o.place, least(o.room, ($3 + o.lanes - 1) / o.lanes) as quota
+             from (
+                 select s.lane, s.place, count(*) over () + $7 as lanes, coalesce(h.room, $8) as room
+                 from seen s left join {lanes} l on l.lane = s.lane
+                      left join unnest($9::text[], $10::int8[]) as h (lane, room) on h.lane = s.lane
+                 where (l.lane is null or not l.paused and l.cap is null) and coalesce(h.room, $8) > 0
+             ) o
          ),
-         found as materialized (
-             select p.*, o.place
-             from open o, lateral (
-                 select c.ctid as place_in_table, c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures,
-                        c.rescues, c.enqueued_at, c.due_at
-                 from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START} and c.rescues < $11
-                       and (c.id, c.fence) not in ({in_bundles})
-                 order by c.due_at
-                 limit least(o.room, ($3 + o.lanes - 1) / o.lanes)
-                 for update skip locked
-             ) p
-             limit $3
-         ),
+         {slices},
+         {taken},
          {meanwhile},
          counted as materialized ({IS_BUNDLE}),
          bundle as ({bundling}),
@@ -66,29 +62,37 @@ pub(super) fn lease(place: &Place) -> String {
                 (select lane from walked where lane is not null order by place desc limit 1) as last,
                 (select count(*) from open) as open,
                 (select coalesce(sum(b.tasks), 0)::int8 from {bundles} b) as in_bundles,
-                (select number from bundle) as bundle, (select count(*) from found) as found, {NOTHING_LEASED}
+                (select number from bundle) as bundle, (select count(*) from found) as found,
+                (select array_agg(distinct s.lane) from slice s where s.take > 0 and s.take = s.rest) as used_up,
+                exists (select from open o where $11 > 0 and o.place not in (select s.place from sheaf s)
+                        and exists (select from {sheaves} s where s.lane = o.lane and s.due_at <= {AT_START})) as locked,
+                {NOTHING_LEASED}
          union all
-         select null, null, null, null, null, null, l.* from leased l",
+         select null, null, null, null, null, null, null, null, l.* from leased l",
         after = next("$4", ""),
         further = next("w.lane", ""),
         until = next("w.lane", "and n.lane <= $4"),
         around = next("''", "and n.lane <= $4"),
         first = next("''", ""),
-        in_bundles = in_bundles(&bundles),
+        slices = slices(place),
+        taken = taken(place),
         meanwhile = meanwhile(place),
         bundling = bundling(&bundles),
         leasing = leasing(&table, "and not (select is_bundle from counted)"),
     )
 }
 
-/// Locks lanes behind `$1`, of the lanes `$2` and not of `$4`, in which something is due and there is room, `$3` at most.
+/// Locks lanes behind `$1`, of the lanes `$2` and not of `$4`, in which something is due and there is room, `$3` at most. Tells of each
+/// whether it has sheaves.
 pub(super) fn lock_capped(place: &Place) -> String {
-    let (table, lanes) = (place.quoted(), place.lanes());
+    let (table, lanes, sheaves) = (place.quoted(), place.lanes(), place.sheaves());
+    let in_sheaves = format!("exists (select from {sheaves} h where h.lane = s.lane and h.due_at <= {AT_START})");
     format!(
-        "select s.lane, s.cap from {lanes} s
+        "select s.lane, s.cap, {in_sheaves} from {lanes} s
          where s.cap is not null and not s.paused and s.lane > $1 and ($2::text[] is null or s.lane = any ($2))
                and not s.lane = any ($4::text[])
-               and exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {AT_START})
+               and (exists (select from {table} c where c.state = 0 and c.lane = s.lane and c.due_at <= {AT_START})
+                    or {in_sheaves})
                and s.cap > (select count(*) from (
                    select from {table} r where r.state = 1 and r.lane = s.lane limit s.cap) r)
          order by s.lane limit $3
@@ -98,28 +102,29 @@ pub(super) fn lock_capped(place: &Place) -> String {
 
 /// As [`lease`], for lanes that [`lock_capped`] has locked, each up to its cap. Whoever counts what runs in a
 /// lane has locked it, so nobody else is about to add to it; in bundles is only what was leased before the lane had a cap. What
-/// was rescued `$7` times is left out and not passed over, for the sake of the order.
+/// was rescued `$7` times is left out and not passed over, and what is due after a sheaf has to wait for it, for the sake of the order.
 pub(super) fn lease_capped(place: &Place) -> String {
-    let (table, bundles) = (place.quoted(), place.bundles());
+    let (table, bundles, sheaves) = (place.quoted(), place.bundles(), place.sheaves());
     format!(
         "with in_lanes as materialized (
              select r.lane, count(*) as tasks
              from {bundles} b, unnest(b.ids, b.fences) as u (id, fence) join {table} r on r.id = u.id and r.fence = u.fence
-             where b.lanes && $4::text[] and r.lane = any ($4::text[]) and r.state + 0 = 0
+             where b.lanes && $4::text[] and r.lane = any ($4::text[]) and {unwritten}
              group by r.lane
          ),
          open as materialized (
              select w.lane, w.place, count(*) over () as lanes,
                     least(w.share, greatest(0, w.cap - (select count(*) from (
                         select from {table} r where r.state = 1 and r.lane = w.lane limit w.cap) r)
-                        - coalesce((select i.tasks from in_lanes i where i.lane = w.lane), 0))) as room
+                        - coalesce((select i.tasks from in_lanes i where i.lane = w.lane), 0))) as room,
+                    least({AT_START}, (select h.due_at from {sheaves} h where h.lane = w.lane order by h.due_at limit 1)) as until
              from unnest($4::text[], $5::int8[], $6::int8[]) with ordinality as w (lane, cap, share, place)
          ),
          found as materialized (
              select p.*, o.place
              from open o, lateral (
                  select c.ctid as place_in_table, c.id, c.fence, c.due_at, c.rescues from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at <= {AT_START}
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= o.until
                        and (c.id, c.fence) not in ({in_bundles})
                  order by c.due_at
                  limit least(o.room, ($3 + o.lanes - 1) / o.lanes)
@@ -130,6 +135,7 @@ pub(super) fn lease_capped(place: &Place) -> String {
          ),
          {meanwhile}
          {leasing}",
+        unwritten = unwritten("r"),
         in_bundles = in_bundles(&bundles),
         meanwhile = meanwhile(place),
         leasing = leasing(&table, ""),

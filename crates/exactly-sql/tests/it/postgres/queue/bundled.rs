@@ -24,13 +24,13 @@ const LEASE_AND_A_BIT: Duration = Duration::from_secs(31);
 /// How often a task may be rescued.
 const RESCUES: u32 = 5;
 
-/// The same schema, where every lease becomes a bundle.
+/// The same schema, where every lease becomes a bundle, and every task waits by itself.
 struct Bundled(Yard);
 
 impl Bundled {
     async fn queue(&self, from: u32) -> Arc<PgQueue> {
         let queue = PgQueue::builder(self.0.0.pool.clone()).schema(&self.0.0.schema);
-        Arc::new(queue.bundle_from(from).start().await.unwrap())
+        Arc::new(queue.bundle_from(from).sheaf_from(u32::MAX).start().await.unwrap())
     }
 
     /// So many tasks, leased as one bundle.

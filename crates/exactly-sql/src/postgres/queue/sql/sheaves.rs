@@ -1,0 +1,197 @@
+//! Tasks that were enqueued together and wait.
+//!
+//! They are named in rows of their own, sheaves, in the order in which they are due, and are in no index of what waits. Whoever
+//! leases some of them has their sheaf locked and says in it how many are taken, so that their own rows need no lock: nobody
+//! else changes the row of a task that waits in a sheaf. From then on they are as any other, in a bundle or in their rows.
+
+use super::AT_START;
+use super::bundling::in_bundles;
+use crate::postgres::schema::Place;
+
+/// The state of what is in a sheaf, is leased by a bundle out of one, or was leased by one until it was done: then it has ended. It
+/// stays, because a row whose state changes leaves its page and costs twice as much.
+pub(in super::super) const SHEAVED: i16 = 5;
+
+/// The state of a task by its row.
+pub(super) fn own_state(row: &str) -> String {
+    format!("case when {row}.state <> {SHEAVED} then {row}.state when {row}.ended_at is null then 0 else 3 end")
+}
+
+/// The most tasks of a sheaf. Whoever is stopped while it is locked keeps so many from others.
+const TASKS_MAX: i64 = 1000;
+
+/// The most sheaves of one lane that a lease takes from at once.
+const SHEAVES_MAX: i64 = 64;
+
+/// Puts those of the tasks that were `added` which are to be in them into sheaves.
+pub(super) fn sheaved(sheaves: &str) -> String {
+    format!(
+        "insert into {sheaves} (due_at, fence, tasks, lane, ids, spots)
+         select min(a.due_at), min(a.fence), count(*), a.lane, array_agg(a.id order by a.due_at),
+                array_agg(a.spot order by a.due_at)
+         from (
+             select a.*, (row_number() over (partition by a.lane order by a.due_at) - 1) / {TASKS_MAX} as nth
+             from added a where a.state = {SHEAVED}
+         ) a
+         group by a.lane, a.nth"
+    )
+}
+
+/// What is `found` in the lanes that are `open`: of each what is due before its first sheaf, and then what is in sheaves. They are
+/// locked, and so are the rows of what is in none.
+pub(super) fn slices(place: &Place) -> String {
+    let table = place.quoted();
+    let of_sheaf = format!("c.state + 0 = {SHEAVED} and c.fence = n.fence");
+    format!(
+        "{at_hand},
+         {SHARED_OUT},
+         named as materialized (
+             select s.place, s.fence, u.id, u.spot
+             from slice s, unnest(s.ids[s.taken + 1 : s.taken + s.take], s.spots[s.taken + 1 : s.taken + s.take]) as u (id, spot)
+             where s.take > 0
+         ),
+         moved as materialized (
+             select exists (select from named n where not exists (
+                 select from {table} c where c.ctid = n.spot and c.id = n.id and {of_sheaf})) as elsewhere
+         ),
+         found as materialized (
+             select a.place_in_table, a.id, a.fence, a.kind, a.key, a.lane, a.payload, a.version, a.failures, a.rescues,
+                    a.enqueued_at, a.due_at, a.place
+             from alone a where a.nth <= (select p.tasks from part p where p.place = a.place)
+             union all
+             select {COLUMNS}, n.place from named n join {table} c on c.ctid = n.spot
+             where not (select elsewhere from moved)
+             union all
+             select {COLUMNS}, n.place from named n join {table} c on c.id = n.id
+             where (select elsewhere from moved) and {of_sheaf}
+         )",
+        at_hand = at_hand(place),
+    )
+}
+
+/// What is found of a task `c`.
+const COLUMNS: &str =
+    "c.ctid as place_in_table, c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures,
+                           c.rescues, c.enqueued_at, c.due_at";
+
+/// Of each lane no more than its quota: what waits `alone`, and every `next_sheaf`.
+///
+/// As many sheaves are taken from as there are tasks wanted, and none behind a task that waits by itself: that one is next.
+fn at_hand(place: &Place) -> String {
+    let (table, sheaves) = (place.quoted(), place.sheaves());
+    format!(
+        "sheaf as materialized (
+             select o.place, s.*, row_number() over (partition by o.place order by s.due_at, s.number) as nth
+             from open o, lateral (
+                 select s.number, s.due_at, s.fence, s.tasks - s.taken as rest, s.taken, s.lane, s.ids, s.spots
+                 from {sheaves} s
+                 where s.lane = o.lane and s.due_at <= {AT_START} and $11 > 0
+                 order by s.due_at
+                 limit (
+                     select 1 + count(*) from (
+                         select sum(v.tasks - v.taken) over (order by v.due_at, v.number) as tasks from (
+                             select v.* from {sheaves} v where v.lane = o.lane order by v.due_at limit {SHEAVES_MAX} - 1
+                         ) v
+                     ) v
+                     where v.tasks < o.quota
+                 )
+                 for update skip locked
+             ) s
+         ),
+         front as materialized (
+             select o.*, least({AT_START}, (select min(s.due_at) from sheaf s where s.place = o.place)) as until from open o
+         ),
+         alone as materialized (
+             select p.*, o.place, row_number() over (partition by o.place order by p.due_at) as nth
+             from front o, lateral (
+                 select {COLUMNS} from {table} c
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= o.until and c.rescues < $11
+                       and (c.id, c.fence) not in ({in_bundles})
+                 order by c.due_at
+                 limit o.quota
+                 for update skip locked
+             ) p
+         ),
+         next_sheaf as materialized (
+             select s.*, coalesce(sum(s.rest) over (partition by s.place order by s.nth
+                        rows between unbounded preceding and 1 preceding), 0) as before
+             from front o, lateral (
+                 select s.* from sheaf s
+                 where s.place = o.place and (s.nth = 1 or s.due_at <= coalesce(
+                     (select c.due_at from {table} c where c.state = 0 and c.lane = o.lane and c.due_at > o.until
+                      order by c.due_at limit 1), 'infinity'))
+             ) s
+         )",
+        in_bundles = in_bundles(&place.bundles()),
+    )
+}
+
+/// How many of `$3` tasks each lane's `part` is, in the order of the walk, and how much of that is a `slice` of which sheaf.
+const SHARED_OUT: &str = "had as materialized (
+             select a.place, count(*) as alone, 0::int8 as sheaved from alone a group by a.place
+             union all
+             select s.place, 0, sum(s.rest)::int8 from next_sheaf s group by s.place
+         ),
+         part as materialized (
+             select p.place, p.alone,
+                    greatest(0, least(p.wants, $3 - coalesce(sum(p.wants) over (order by p.place
+                        rows between unbounded preceding and 1 preceding), 0)))::int8 as tasks
+             from (
+                 select o.place, h.alone, least(o.quota, h.alone + h.sheaved) as wants
+                 from open o, lateral (
+                     select coalesce(sum(h.alone), 0)::int8 as alone, coalesce(sum(h.sheaved), 0)::int8 as sheaved
+                     from had h where h.place = o.place
+                 ) h
+             ) p
+         ),
+         slice as materialized (
+             select s.*, greatest(0, least(s.rest, p.tasks - p.alone - s.before))::int4 as take
+             from next_sheaf s, part p where p.place = s.place
+         )";
+
+/// Takes each `slice` out of its sheaf.
+pub(super) fn taken(place: &Place) -> String {
+    let (table, sheaves) = (place.quoted(), place.sheaves());
+    format!(
+        "used_up as (
+             delete from {sheaves} h using slice s where h.number = s.number and s.take > 0 and s.take = s.rest
+         ),
+         kept as (
+             update {sheaves} h
+             set taken = s.taken + s.take,
+                 due_at = coalesce((select c.due_at from {table} c where c.id = s.ids[s.taken + s.take + 1]), s.due_at)
+             from slice s
+             where h.number = s.number and s.take > 0 and s.take < s.rest
+         )"
+    )
+}
+
+/// Takes tasks out of the first sheaf of each of the lanes `$1`, so that as many of `$2` wait by themselves in it, in the same order.
+pub(super) fn spread(place: &Place) -> String {
+    let (table, sheaves) = (place.quoted(), place.sheaves());
+    format!(
+        "with slice as materialized (
+             select s.*, least(s.rest, l.tasks - a.tasks)::int4 as take
+             from unnest($1::text[], $2::int8[]) as l (lane, tasks), lateral (
+                 select s.number, s.due_at, s.fence, s.tasks - s.taken as rest, s.taken, s.lane, s.ids
+                 from {sheaves} s
+                 where s.lane = l.lane and s.due_at <= {AT_START}
+                 order by s.due_at
+                 limit 1
+                 for update skip locked
+             ) s, lateral (
+                 select count(*) as tasks from (
+                     select from {table} c
+                     where c.state = 0 and c.lane = s.lane and c.due_at <= s.due_at and (c.id, c.fence) not in ({in_bundles})
+                     limit l.tasks
+                 ) c
+             ) a
+         ),
+         {taken}
+         update {table} c set state = 0
+         from slice s, unnest(s.ids[s.taken + 1 : s.taken + s.take]) as u (id)
+         where c.id = u.id and c.fence = s.fence and c.state + 0 = {SHEAVED}",
+        in_bundles = in_bundles(&place.bundles()),
+        taken = taken(place),
+    )
+}
