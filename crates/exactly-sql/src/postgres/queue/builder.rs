@@ -103,8 +103,9 @@ impl PgQueueBuilder {
         self
     }
 
-    /// Names so many tasks or more that are enqueued together, in one lane and without a delay, in one row, instead of each in the
-    /// index of what waits: they then cost less to enqueue, and less than half to lease. `u32::MAX` does without.
+    /// Names so many tasks or more that are enqueued by one call, in one lane and without a delay, in one row for each thousand,
+    /// instead of each in the index of what waits: where tasks are short and leased many at a time, that costs the database a third
+    /// less. `u32::MAX` does without.
     pub fn sheaf_from(mut self, tasks: u32) -> Self {
         self.sheaf_from = tasks.max(1);
         self

@@ -16,7 +16,7 @@ use super::PgQueue;
 use super::enqueue::{state, version_code};
 use super::lease::{fence, lane};
 use super::settle::failure;
-use super::sql::{SHEAVED, shown_state};
+use super::sql::{SHEAVED, shown_state, unwritten};
 use crate::error::failed;
 use crate::postgres::row::PgTime;
 use crate::postgres::session::{acquire, within};
@@ -24,7 +24,7 @@ use crate::postgres::session::{acquire, within};
 /// How long a look may take: a list by state may read many rows.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many tasks in sheaves are few. Where there are more, whoever looks over the table soon finds as many as fill a page.
+/// How many tasks in sheaves are few. Where there are more, whoever looks over the table mostly finds enough for a page soon.
 const SHEAVED_FEW: i64 = 10_000;
 
 /// The most attempts of one task that are shown: the last ones.
@@ -116,7 +116,7 @@ impl InspectQueue for PgQueue {
             let query = QueryBuilder::new(format!(
                 "with bundled as (
                      select c.lane, count(*) as tasks, count(*) filter (where c.state = 0) as waiting
-                     from {table} c where (c.state + 0 = 0 or c.state + 0 = {SHEAVED} and c.ended_at is null) and (c.id, c.fence) in ({in_bundles})
+                     from {table} c where {unwritten} and (c.id, c.fence) in ({in_bundles})
                      group by c.lane
                  )
                  select lane, state, sum(count)::int8 from (
@@ -127,6 +127,7 @@ impl InspectQueue for PgQueue {
                  ) counted (lane, state, count)
                  group by lane, state having sum(count) > 0 order by lane, state",
                 table = self.sql.table,
+                unwritten = unwritten("c"),
                 in_bundles = self.sql.in_bundles,
                 sheaves = self.sql.sheaves,
                 counts = counts.join(" union all ")
@@ -156,8 +157,7 @@ impl PgQueue {
         match filter.state {
             None => {}
             Some(TaskState::Waiting) => {
-                query.push(" and b.id is null");
-                query.push(" and (c.state = 0");
+                query.push(" and b.id is null and (c.state = 0");
                 let sheaves = &self.sql.sheaves;
                 match self.in_sheaves().await? {
                     0 => {}

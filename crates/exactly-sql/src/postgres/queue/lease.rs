@@ -107,7 +107,6 @@ struct Part {
     is_whole: bool,
     /// Whether others were faster, so that any lane may have more.
     is_overtaken: bool,
-    /// Whether others had all sheaves of a lane locked.
     is_locked: bool,
     /// The bundle that it has become.
     bundled: Option<Bundled>,
@@ -118,7 +117,6 @@ struct Part {
 struct Fair {
     served: Vec<Served>,
     bundles: Vec<Bundled>,
-    /// Whether others had all sheaves of a lane locked.
     is_locked: bool,
 }
 
@@ -270,7 +268,8 @@ impl PgQueue {
             self.rounds.change(|round| round.cursor = last.unwrap_or_default());
             // Others were faster, and what is behind those tasks was not looked at.
             let overtaken = walk.found > count(&served);
-            if !served.is_empty() || walk.walked < LANES_MAX && !overtaken {
+            // What others have locked is looked at again after a pause, from where this walk ended.
+            if !served.is_empty() || walk.is_locked || walk.walked < LANES_MAX && !overtaken {
                 let mut part = Part::new(served, most, walk.open + others);
                 part.more.extend(walk.used_up);
                 part.bundled = bundled;

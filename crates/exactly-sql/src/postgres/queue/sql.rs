@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use exactly::queue::{FailureKind, RESCUED_FOR_EVER, TaskState};
 
-pub(super) use self::bundling::shown_state;
-use self::bundling::{Bundling, STEP, in_bundles, seen, unwritten, view};
+use self::bundling::{Bundling, STEP, in_bundles, seen, view};
+pub(super) use self::bundling::{shown_state, unwritten};
 use self::leasing::{lease, lease_capped, lock_capped};
 pub(super) use self::sheaves::SHEAVED;
 use self::sheaves::{own_state, sheaved, spread};

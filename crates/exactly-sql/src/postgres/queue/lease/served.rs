@@ -24,7 +24,7 @@ pub(super) struct Walk {
     pub(super) found: i64,
     /// Lanes whose sheaves were used up, and which may have more.
     pub(super) used_up: Vec<Lane>,
-    /// Whether others had all sheaves of a lane locked.
+    /// Whether others had all sheaves of a lane locked, which they have while they lease.
     pub(super) is_locked: bool,
 }
 

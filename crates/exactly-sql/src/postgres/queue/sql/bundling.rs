@@ -5,7 +5,8 @@
 //! higher than that of the row.
 //!
 //! Whoever leases has the rows of the tasks locked before they look which bundles there are, those included that were committed
-//! since their statement began. So of two who want a task, the second one finds it locked, or changed, or in a bundle.
+//! since their statement began. So of two who want a task, the second one finds it locked, or changed, or in a bundle. Of what waits in
+//! a [sheaf](super::sheaves) it is the sheaf that is locked.
 
 use super::NOW;
 use super::sheaves::{SHEAVED, own_state};
@@ -44,7 +45,7 @@ impl Bundling {
 }
 
 /// Whether the row of a task says that it waits, so that a lease of it is in no row but that of a bundle. Not by an index.
-pub(super) fn unwritten(row: &str) -> String {
+pub(in super::super) fn unwritten(row: &str) -> String {
     format!("({row}.state + 0 = 0 or {row}.state + 0 = {SHEAVED} and {row}.ended_at is null)")
 }
 
@@ -53,8 +54,8 @@ pub(super) fn in_bundles(bundles: &str) -> String {
     format!("select u.id, u.fence from {bundles} b, unnest(b.ids, b.fences) as u (id, fence)")
 }
 
-/// What is `picked`: what was `found`, whose rows are locked, and is in no bundle that came meanwhile. That `found` is counted
-/// makes sure that all of it is locked before the function looks.
+/// What is `picked`: what was `found`, whose rows or sheaves are locked, and is in no bundle that came meanwhile. That `found` is
+/// counted makes sure that all of it is locked before the function looks.
 pub(super) fn meanwhile(place: &Place) -> String {
     format!(
         "meanwhile as materialized (

@@ -51,8 +51,11 @@ pub(super) fn lease(place: &Place) -> String {
          counted as materialized ({IS_BUNDLE}),
          bundle as ({bundling}),
          rows as ({leasing}),
+         rows_of_sheaves as ({leasing_sheaved}),
          leased as (
              select * from rows
+             union all
+             select * from rows_of_sheaves
              union all
              select p.id, p.fence + {STEP}, p.kind, p.key, p.lane, p.payload, p.version, p.failures, p.rescues,
                     p.enqueued_at, p.due_at, p.place
@@ -78,7 +81,8 @@ pub(super) fn lease(place: &Place) -> String {
         taken = taken(place),
         meanwhile = meanwhile(place),
         bundling = bundling(&bundles),
-        leasing = leasing(&table, "and not (select is_bundle from counted)"),
+        leasing = leasing(&table, &format!("{BY_PLACE} {AS_ROWS} and not p.is_sheaved")),
+        leasing_sheaved = leasing(&table, &format!("c.id = p.id and c.fence = p.fence {AS_ROWS} and p.is_sheaved")),
     )
 }
 
@@ -138,7 +142,7 @@ pub(super) fn lease_capped(place: &Place) -> String {
         unwritten = unwritten("r"),
         in_bundles = in_bundles(&bundles),
         meanwhile = meanwhile(place),
-        leasing = leasing(&table, ""),
+        leasing = leasing(&table, BY_PLACE),
     )
 }
 
@@ -147,21 +151,28 @@ const NOTHING_LEASED: &str =
     "null::uuid, null::int8, null::text, null::text, null::text, null::bytea, null::int4, null::int4,
                 null::int4, null::timestamptz, null::timestamptz, null::int8";
 
-/// What is leased of tasks that are `picked`, whose rows are locked.
+/// What is leased of tasks that are `picked`.
 const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures, c.rescues,
                       c.enqueued_at, p.due_at, p.place";
 
-/// The rows are locked, so they are where they were found: by their place, which spares a search by id for each.
-/// One that was changed since the statement began is invisible there, and waits for the next one.
+/// Rows that are locked are where they were found: by their place, which spares a search by id for each. One that was changed since
+/// the statement began is invisible there, and waits for the next one. Not so those of tasks in sheaves, which are not locked: they
+/// have been taken out, so none may be missed.
+const BY_PLACE: &str = "c.ctid = p.place_in_table";
+
+/// Unless it is a bundle.
+const AS_ROWS: &str = "and not (select is_bundle from counted)";
+
+/// Writes leases of those tasks `p` into their rows `c` for which this holds.
 ///
 /// A task is started when it was asked for: whatever was committed by then, such as a lane's cap, was seen.
-fn leasing(table: &str, only_if: &str) -> String {
+fn leasing(table: &str, which: &str) -> String {
     format!(
         "update {table} c
          set state = 1, fence = c.fence + 1, worker = $1, started_at = statement_timestamp(), ready_at = p.due_at,
              due_at = {NOW} + $2 * interval '1 millisecond'
          from picked p
-         where c.ctid = p.place_in_table {only_if}
+         where {which}
          {LEASED}"
     )
 }

@@ -20,8 +20,9 @@ pub(super) fn own_state(row: &str) -> String {
 /// The most tasks of a sheaf. Whoever is stopped while it is locked keeps so many from others.
 const TASKS_MAX: i64 = 1000;
 
-/// The most sheaves of one lane that a lease takes from at once.
-const SHEAVES_MAX: i64 = 64;
+/// The most sheaves of one lane that a lease takes from at once. They may be small: of what is enqueued together, all but a few may have
+/// been there.
+const SHEAVES_MAX: i64 = 1000;
 
 /// Puts those of the tasks that were `added` which are to be in them into sheaves.
 pub(super) fn sheaved(sheaves: &str) -> String {
@@ -56,13 +57,15 @@ pub(super) fn slices(place: &Place) -> String {
          ),
          found as materialized (
              select a.place_in_table, a.id, a.fence, a.kind, a.key, a.lane, a.payload, a.version, a.failures, a.rescues,
-                    a.enqueued_at, a.due_at, a.place
-             from alone a where a.nth <= (select p.tasks from part p where p.place = a.place)
+                    a.enqueued_at, a.due_at, a.place, false as is_sheaved
+             from alone a
+             where case when a.place in (select p.place from part p where p.tasks < p.alone)
+                 then a.nth <= (select p.tasks from part p where p.place = a.place) else true end
              union all
-             select {COLUMNS}, n.place from named n join {table} c on c.ctid = n.spot
+             select {COLUMNS}, n.place, true from named n join {table} c on c.ctid = n.spot
              where not (select elsewhere from moved)
              union all
-             select {COLUMNS}, n.place from named n join {table} c on c.id = n.id
+             select {COLUMNS}, n.place, true from named n join {table} c on c.id = n.id
              where (select elsewhere from moved) and {of_sheaf}
          )",
         at_hand = at_hand(place),
@@ -74,15 +77,16 @@ const COLUMNS: &str =
     "c.ctid as place_in_table, c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures,
                            c.rescues, c.enqueued_at, c.due_at";
 
-/// Of each lane no more than its quota: what waits `alone`, and every `next_sheaf`.
+/// Of each lane no more than its quota: what waits `alone`, and every `next_sheaf`. No more is locked than may be leased, since
+/// others would find nothing.
 ///
 /// As many sheaves are taken from as there are tasks wanted, and none behind a task that waits by itself: that one is next.
 fn at_hand(place: &Place) -> String {
     let (table, sheaves) = (place.quoted(), place.sheaves());
     format!(
         "sheaf as materialized (
-             select o.place, s.*, row_number() over (partition by o.place order by s.due_at, s.number) as nth
-             from open o, lateral (
+             select s.*, row_number() over (partition by s.place order by s.due_at, s.number) as nth
+             from (select o.place, s.* from open o, lateral (
                  select s.number, s.due_at, s.fence, s.tasks - s.taken as rest, s.taken, s.lane, s.ids, s.spots
                  from {sheaves} s
                  where s.lane = o.lane and s.due_at <= {AT_START} and $11 > 0
@@ -90,37 +94,45 @@ fn at_hand(place: &Place) -> String {
                  limit (
                      select 1 + count(*) from (
                          select sum(v.tasks - v.taken) over (order by v.due_at, v.number) as tasks from (
-                             select v.* from {sheaves} v where v.lane = o.lane order by v.due_at limit {SHEAVES_MAX} - 1
+                             select v.* from {sheaves} v where v.lane = o.lane order by v.due_at
+                             limit least({SHEAVES_MAX}, o.quota) - 1
                          ) v
                      ) v
                      where v.tasks < o.quota
                  )
                  for update skip locked
-             ) s
+             ) s limit $3) s
          ),
          front as materialized (
-             select o.*, least({AT_START}, (select min(s.due_at) from sheaf s where s.place = o.place)) as until from open o
+             select o.*, least({AT_START}, (select min(s.due_at) from sheaf s where s.place = o.place)) as until
+             from open o
+             where (select count(*) from sheaf) < $3 or o.place <= (select max(s.place) from sheaf s)
          ),
          alone as materialized (
-             select p.*, o.place, row_number() over (partition by o.place order by p.due_at) as nth
-             from front o, lateral (
+             select p.*, row_number() over (partition by p.place order by p.due_at) as nth
+             from (select p.*, o.place from front o, lateral (
                  select {COLUMNS} from {table} c
                  where c.state = 0 and c.lane = o.lane and c.due_at <= o.until and c.rescues < $11
                        and (c.id, c.fence) not in ({in_bundles})
                  order by c.due_at
                  limit o.quota
                  for update skip locked
-             ) p
+             ) p limit $3) p
+         ),
+         halt as materialized (
+             select o.place, coalesce((
+                 select c.due_at from {table} c
+                 where c.state = 0 and c.lane = o.lane and c.due_at > o.until and c.rescues < $11
+                       and (c.id, c.fence) not in ({in_bundles})
+                 order by c.due_at
+                 limit 1), 'infinity') as until
+             from front o where o.place in (select s.place from sheaf s where s.nth > 1)
          ),
          next_sheaf as materialized (
              select s.*, coalesce(sum(s.rest) over (partition by s.place order by s.nth
                         rows between unbounded preceding and 1 preceding), 0) as before
-             from front o, lateral (
-                 select s.* from sheaf s
-                 where s.place = o.place and (s.nth = 1 or s.due_at <= coalesce(
-                     (select c.due_at from {table} c where c.state = 0 and c.lane = o.lane and c.due_at > o.until
-                      order by c.due_at limit 1), 'infinity'))
-             ) s
+             from sheaf s
+             where s.nth = 1 or s.due_at <= (select h.until from halt h where h.place = s.place)
          )",
         in_bundles = in_bundles(&place.bundles()),
     )
@@ -166,7 +178,7 @@ pub(super) fn taken(place: &Place) -> String {
     )
 }
 
-/// Takes tasks out of the first sheaf of each of the lanes `$1`, so that as many of `$2` wait by themselves in it, in the same order.
+/// Takes tasks out of the first sheaf of each of the lanes `$1` that nobody has locked, so that as many of `$2` wait by themselves in it, in the same order.
 pub(super) fn spread(place: &Place) -> String {
     let (table, sheaves) = (place.quoted(), place.sheaves());
     format!(

@@ -183,6 +183,47 @@ async fn an_ask_is_filled_from_small_sheaves() {
     assert_eq!(keys(&leased(&queue, 5000).await), numbered(153..300));
 }
 
+/// Whoever asks for one task holds up nobody who asks for another.
+#[tokio::test]
+async fn a_lease_locks_no_more_than_it_takes() {
+    // A row that was locked says by whom, until it is written again.
+    let locked = "xmax::text <> '0'";
+    for per_lane in [1, 2] {
+        let yard = Sheaved::fresh().await;
+        let queue = yard.open().await;
+        for lane in ["a", "b", "c"] {
+            let lane = Lane::new(lane).unwrap();
+            let own = tasks(per_lane).into_iter();
+            let own = own.map(|own| task(&format!("{lane} {}", own.key())).in_lane(lane.clone()));
+            let _ = queue.enqueue(&own.collect::<Vec<_>>()).await.unwrap();
+        }
+        assert_eq!(leased(&queue, 1).await.len(), 1);
+        let alone = yard.count(&format!("tasks where state = 0 and {locked}")).await;
+        let sheaves = yard.count(&format!("tasks_sheaves where taken = 0 and {locked}")).await;
+        assert_eq!((alone, sheaves), (0, 0), "{per_lane} in each lane");
+    }
+}
+
+/// However many there are, what waits in sheaves is listed.
+#[tokio::test]
+async fn many_that_wait_are_listed() {
+    let yard = Sheaved::fresh().await;
+    let queue = yard.open().await;
+    for some in tasks(10_001).chunks(5000) {
+        let _ = queue.enqueue(some).await.unwrap();
+    }
+    assert_eq!(listed(&queue, TaskState::Waiting).await, 1000);
+    let done = leased(&queue, 9901).await;
+    let ends: Vec<_> = done
+        .iter()
+        .map(|leased| Settlement::new(leased.lease, End::Done("".into())))
+        .collect();
+    let _ = queue.settle(&ends[..5000]).await.unwrap();
+    let _ = queue.settle(&ends[5000..]).await.unwrap();
+    assert_eq!(listed(&queue, TaskState::Waiting).await, 100);
+    assert_eq!(listed(&queue, TaskState::Running).await, 0);
+}
+
 /// What is delayed, is one of few in its lane, or comes alone waits by itself.
 #[tokio::test]
 async fn what_is_not_alike_waits_by_itself() {
