@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use exactly::Fenced;
 use exactly::queue::{
-    Ask, End, Failure, FailureKind, Leased, Queue as _, Registry as _, Settlement, Task, TransactionalQueue as _,
-    WorkerId,
+    Ask, End, Failure, FailureKind, InspectQueue as _, Leased, Queue as _, Registry as _, Settlement, Task, TaskState,
+    TransactionalQueue as _, WorkerId,
 };
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
@@ -79,6 +79,54 @@ impl TransactionalQueueHarness for Yard {
             .unwrap();
         count.try_into().unwrap()
     }
+}
+
+/// The same, where so many tasks that are enqueued together wait as one row, and a lease of so many is one.
+struct Tuned<const SHEAF_FROM: u32, const BUNDLE_FROM: u32>(Yard);
+
+impl<const SHEAF_FROM: u32, const BUNDLE_FROM: u32> Tuned<SHEAF_FROM, BUNDLE_FROM> {
+    async fn queue(&self, sheaf_from: u32, bundle_from: u32) -> Arc<PgQueue> {
+        let queue = PgQueue::builder(self.0.0.pool.clone()).schema(&self.0.0.schema);
+        let queue = queue.sheaf_from(sheaf_from).bundle_from(bundle_from);
+        Arc::new(queue.start().await.unwrap())
+    }
+
+    async fn count(&self, from: &str) -> i64 {
+        let sql = format!("select count(*) from {}.{from}", self.0.0.schema);
+        let count = sqlx::query_scalar(AssertSqlSafe(sql));
+        count.fetch_one(&self.0.0.pool).await.unwrap()
+    }
+}
+
+impl<const SHEAF_FROM: u32, const BUNDLE_FROM: u32> QueueHarness for Tuned<SHEAF_FROM, BUNDLE_FROM> {
+    type Queue = PgQueue;
+
+    async fn fresh() -> Self {
+        Self(Yard::fresh().await)
+    }
+
+    async fn open(&self) -> Arc<PgQueue> {
+        self.queue(SHEAF_FROM, BUNDLE_FROM).await
+    }
+
+    async fn elapse(&self, by: Duration) {
+        self.0.elapse(by).await;
+    }
+}
+
+impl<const SHEAF_FROM: u32, const BUNDLE_FROM: u32> TransactionalQueueHarness for Tuned<SHEAF_FROM, BUNDLE_FROM> {
+    async fn effect(&self, tx: &mut PgTransaction, name: &str) {
+        self.0.effect(tx, name).await;
+    }
+
+    async fn effects(&self, name: &str) -> u64 {
+        self.0.effects(name).await
+    }
+}
+
+async fn depths(queue: &PgQueue) -> Vec<(TaskState, u64)> {
+    let depths = queue.depths().await.unwrap();
+    depths.iter().map(|depth| (depth.state, depth.tasks)).collect()
 }
 
 async fn queue(place: &Place) -> Arc<PgQueue> {

@@ -1,7 +1,6 @@
 //! Leases of many tasks that are one row: every promise of a queue again, and what is special about them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use exactly::Fenced;
@@ -9,14 +8,14 @@ use exactly::queue::{
     Ask, End, Failure, FailureKind, Fence, InspectQueue as _, Lane, Lease, Queue as _, Ruling, Settlement, TaskFilter,
     TaskId, TaskPage, TaskState, TransactionalQueue as _, WorkerId,
 };
-use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
-use exactly_sql::{PgQueue, PgTransaction};
+use exactly_conformance::QueueHarness as _;
+use exactly_sql::PgQueue;
 use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::sleep;
 
 use super::super::url;
-use super::{Yard, leased, task};
+use super::{Tuned, depths, leased, task};
 
 /// Longer than the leases here, and not twice as long.
 const LEASE_AND_A_BIT: Duration = Duration::from_secs(31);
@@ -24,30 +23,17 @@ const LEASE_AND_A_BIT: Duration = Duration::from_secs(31);
 /// How often a task may be rescued.
 const RESCUES: u32 = 5;
 
-/// The same schema, where every lease becomes a bundle, and every task waits by itself.
-struct Bundled(Yard);
+/// Where every lease becomes a bundle, and every task waits by itself.
+type Bundled = Tuned<{ u32::MAX }, 1>;
 
-impl Bundled {
-    async fn queue(&self, from: u32) -> Arc<PgQueue> {
-        let queue = PgQueue::builder(self.0.0.pool.clone()).schema(&self.0.0.schema);
-        Arc::new(queue.bundle_from(from).sheaf_from(u32::MAX).start().await.unwrap())
-    }
-
-    /// So many tasks, leased as one bundle.
-    async fn leased(&self, queue: &PgQueue, tasks: u32) -> Vec<Lease> {
-        let tasks: Vec<_> = (0..tasks).map(|n| task(&format!("{n:05}"))).collect();
-        let _ = queue.enqueue(&tasks).await.unwrap();
-        let leased = leased(queue, u32::try_from(tasks.len()).unwrap()).await;
-        assert_eq!(leased.len(), tasks.len());
-        assert_eq!(self.count("tasks_bundles").await, 1);
-        leased.iter().map(|leased| leased.lease).collect()
-    }
-
-    async fn count(&self, from: &str) -> i64 {
-        let sql = format!("select count(*) from {}.{from}", self.0.0.schema);
-        let count = sqlx::query_scalar(AssertSqlSafe(sql));
-        count.fetch_one(&self.0.0.pool).await.unwrap()
-    }
+/// So many tasks, leased as one bundle.
+async fn bundled(yard: &Bundled, queue: &PgQueue, tasks: u32) -> Vec<Lease> {
+    let tasks: Vec<_> = (0..tasks).map(|n| task(&format!("{n:05}"))).collect();
+    let _ = queue.enqueue(&tasks).await.unwrap();
+    let leased = leased(queue, u32::try_from(tasks.len()).unwrap()).await;
+    assert_eq!(leased.len(), tasks.len());
+    assert_eq!(yard.count("tasks_bundles").await, 1);
+    leased.iter().map(|leased| leased.lease).collect()
 }
 
 fn done(lease: Lease) -> Settlement {
@@ -60,16 +46,11 @@ fn retry(lease: Lease) -> Settlement {
     Settlement::new(lease, End::Retry { after, failure })
 }
 
-async fn depths(queue: &PgQueue) -> Vec<(TaskState, u64)> {
-    let depths = queue.depths().await.unwrap();
-    depths.iter().map(|depth| (depth.state, depth.tasks)).collect()
-}
-
 /// A lease of many is written as one row, and shows as the lease of each.
 #[tokio::test]
 async fn a_lease_of_many_is_one_row() {
     let yard = Bundled::fresh().await;
-    let queue = yard.queue(100).await;
+    let queue = yard.queue(u32::MAX, 100).await;
     let tasks: Vec<_> = (0..100).map(|n| task(&n.to_string())).collect();
     let _ = queue.enqueue(&tasks).await.unwrap();
     let worker = WorkerId::random();
@@ -114,7 +95,7 @@ async fn a_lease_of_many_is_one_row() {
 #[tokio::test]
 async fn a_lease_of_few_is_a_row_each() {
     let yard = Bundled::fresh().await;
-    let queue = yard.queue(3).await;
+    let queue = yard.queue(u32::MAX, 3).await;
     let _ = queue.enqueue(&["a", "b"].map(task)).await.unwrap();
     assert_eq!(leased(&queue, 1000).await.len(), 2);
     assert_eq!(yard.count("tasks_bundles").await, 0);
@@ -127,10 +108,10 @@ async fn leases_of_both_kinds_share_nothing() {
     const TASKS: u32 = 4000;
     let yard = Bundled::fresh().await;
     let tasks: Vec<_> = (0..TASKS).map(|n| task(&n.to_string())).collect();
-    let _ = yard.queue(1).await.enqueue(&tasks).await.unwrap();
+    let _ = yard.queue(u32::MAX, 1).await.enqueue(&tasks).await.unwrap();
     let mut workers = Vec::new();
     for (from, most) in [(1, 40), (u32::MAX, 30), (1, 50), (u32::MAX, 3), (1, 20), (1, 40)] {
-        let queue = yard.queue(from).await;
+        let queue = yard.queue(u32::MAX, from).await;
         workers.push(tokio::spawn(async move {
             let mut ids: Vec<TaskId> = Vec::new();
             loop {
@@ -207,7 +188,7 @@ async fn large_bundles_are_settled_in_time() {
     const TASKS: u32 = 9000;
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
-    let leases = yard.leased(&queue, TASKS).await;
+    let leases = bundled(&yard, &queue, TASKS).await;
     let superseded = Lease {
         fence: Fence::new(leases[1].fence.get() - 1),
         ..leases[1]
@@ -242,7 +223,7 @@ async fn large_bundles_are_settled_in_time() {
 async fn what_is_left_of_a_bundle_is_rescued() {
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
-    let leases = yard.leased(&queue, 6).await;
+    let leases = bundled(&yard, &queue, 6).await;
     let ends = [done(leases[0]), retry(leases[1])];
     assert_eq!(queue.settle(&ends).await.unwrap(), [Fenced::Applied; 2]);
     assert_eq!(queue.rescue(RESCUES, 100).await.unwrap(), []);
@@ -273,7 +254,7 @@ async fn what_is_left_of_a_bundle_is_rescued() {
 async fn a_bundle_stays_while_one_of_its_tasks_is_locked() {
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
-    let leases = yard.leased(&queue, 3).await;
+    let leases = bundled(&yard, &queue, 3).await;
     let mut tx = queue.open().await.unwrap();
     let _ = queue.settle_in(&mut tx, &[done(leases[1])]).await.unwrap();
     let ended = format!(
@@ -305,7 +286,7 @@ async fn a_bundle_stays_while_one_of_its_tasks_is_locked() {
 async fn what_is_renewed_leaves_its_bundle() {
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
-    let leases = yard.leased(&queue, 3).await;
+    let leases = bundled(&yard, &queue, 3).await;
     yard.elapse(Duration::from_secs(20)).await;
     let renewed = queue.renew(&leases[..2], Duration::from_secs(30)).await.unwrap();
     assert_eq!(renewed, [Fenced::Applied; 2]);
@@ -325,7 +306,7 @@ async fn what_is_renewed_leaves_its_bundle() {
 async fn a_bundle_of_another_process_is_settled() {
     let yard = Bundled::fresh().await;
     let (queue, other) = (yard.open().await, yard.open().await);
-    let leases = yard.leased(&queue, 5).await;
+    let leases = bundled(&yard, &queue, 5).await;
     assert_eq!(
         other.settle(&[done(leases[0]), done(leases[1])]).await.unwrap(),
         [Fenced::Applied; 2]
@@ -357,7 +338,7 @@ async fn a_bundle_of_another_process_is_settled() {
 async fn a_new_cap_counts_what_is_in_bundles() {
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
-    let leases = yard.leased(&queue, 5).await;
+    let leases = bundled(&yard, &queue, 5).await;
     let _ = queue.enqueue(&["x", "y", "z"].map(task)).await.unwrap();
     let lane = queue.show(leases[0].id).await.unwrap().unwrap().lane;
     queue.cap_lane(&lane, Some(6)).await.unwrap();
@@ -375,7 +356,7 @@ async fn a_new_cap_counts_what_is_in_bundles() {
 async fn what_is_given_back_of_a_bundle_keeps_its_place() {
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
-    let leases = yard.leased(&queue, 3).await;
+    let leases = bundled(&yard, &queue, 3).await;
     let _ = queue.enqueue(&[task("later")]).await.unwrap();
     let back: Vec<_> = leases
         .iter()
@@ -384,32 +365,6 @@ async fn what_is_given_back_of_a_bundle_keeps_its_place() {
     assert_eq!(queue.settle(&back).await.unwrap(), [Fenced::Applied; 3]);
     let keys: Vec<_> = leased(&queue, 4).await.into_iter().map(|leased| leased.key).collect();
     assert_eq!(keys, ["00000", "00001", "00002", "later"].map(Into::into));
-}
-
-impl QueueHarness for Bundled {
-    type Queue = PgQueue;
-
-    async fn fresh() -> Self {
-        Self(Yard::fresh().await)
-    }
-
-    async fn open(&self) -> Arc<PgQueue> {
-        self.queue(1).await
-    }
-
-    async fn elapse(&self, by: Duration) {
-        self.0.elapse(by).await;
-    }
-}
-
-impl TransactionalQueueHarness for Bundled {
-    async fn effect(&self, tx: &mut PgTransaction, name: &str) {
-        self.0.effect(tx, name).await;
-    }
-
-    async fn effects(&self, name: &str) -> u64 {
-        self.0.effects(name).await
-    }
 }
 
 mod suite {

@@ -9,31 +9,19 @@ use exactly::queue::{
     Ask, End, Enqueued, InspectQueue as _, Lane, Lanes, Leased, Queue as _, Settlement, Task, TaskFilter, TaskId,
     TaskPage, TaskState, TransactionalQueue as _, WorkerId,
 };
-use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
-use exactly_sql::{PgQueue, PgTransaction};
+use exactly_conformance::QueueHarness as _;
+use exactly_sql::PgQueue;
 use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::Instant;
 
 use super::super::url;
-use super::{Yard, leased, task};
+use super::{Tuned, depths, leased, task};
 
-/// The same schema, where all that is enqueued by calls of more than one is in sheaves, and leases are written in both ways.
-struct Sheaved(Yard);
+/// Where all that is enqueued by calls of more than one is in sheaves, and leases are written in both ways.
+type Sheaved = Tuned<1, 3>;
 
 impl Sheaved {
-    async fn queue(&self, sheaf_from: u32, bundle_from: u32) -> Arc<PgQueue> {
-        let queue = PgQueue::builder(self.0.0.pool.clone()).schema(&self.0.0.schema);
-        let queue = queue.sheaf_from(sheaf_from).bundle_from(bundle_from);
-        Arc::new(queue.start().await.unwrap())
-    }
-
-    async fn count(&self, from: &str) -> i64 {
-        let sql = format!("select count(*) from {}.{from}", self.0.0.schema);
-        let count = sqlx::query_scalar(AssertSqlSafe(sql));
-        count.fetch_one(&self.0.0.pool).await.unwrap()
-    }
-
     async fn run(&self, sql: &str) {
         self.0.0.run(&sql.replace("{schema}", &self.0.0.schema)).await;
     }
@@ -58,11 +46,6 @@ fn keys(leased: &[Leased]) -> Vec<&str> {
 /// `from`, as [`tasks`] names them.
 fn numbered(from: std::ops::Range<usize>) -> Vec<String> {
     from.map(|n| format!("{n:05}")).collect()
-}
-
-async fn depths(queue: &PgQueue) -> Vec<(TaskState, u64)> {
-    let depths = queue.depths().await.unwrap();
-    depths.iter().map(|depth| (depth.state, depth.tasks)).collect()
 }
 
 async fn listed(queue: &PgQueue, state: TaskState) -> usize {
@@ -461,32 +444,6 @@ async fn a_sheaf_commits_with_the_effect() {
     let _ = queue.enqueue_in(&mut tx, &tasks(5)).await.unwrap();
     queue.commit(tx).await.unwrap();
     assert_eq!(keys(&leased(&queue, 10).await), numbered(0..5));
-}
-
-impl QueueHarness for Sheaved {
-    type Queue = PgQueue;
-
-    async fn fresh() -> Self {
-        Self(Yard::fresh().await)
-    }
-
-    async fn open(&self) -> Arc<PgQueue> {
-        self.queue(1, 3).await
-    }
-
-    async fn elapse(&self, by: Duration) {
-        self.0.elapse(by).await;
-    }
-}
-
-impl TransactionalQueueHarness for Sheaved {
-    async fn effect(&self, tx: &mut PgTransaction, name: &str) {
-        self.0.effect(tx, name).await;
-    }
-
-    async fn effects(&self, name: &str) -> u64 {
-        self.0.effects(name).await
-    }
 }
 
 mod suite {
