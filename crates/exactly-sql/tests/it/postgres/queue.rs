@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use exactly::Fenced;
 use exactly::queue::{
-    Ask, End, Failure, FailureKind, InspectQueue as _, Leased, Queue as _, Registry as _, Settlement, Task, TaskState,
-    TransactionalQueue as _, WorkerId,
+    Ask, End, Failure, FailureKind, InspectQueue as _, Leased, Queue as _, Registry as _, Settlement, Task, TaskId,
+    TaskState, TransactionalQueue as _, WorkerId,
 };
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
+use futures_util::future::join_all;
 use sqlx::AssertSqlSafe;
 use tokio::time::{sleep, timeout};
 
@@ -140,6 +141,23 @@ fn task(key: &str) -> Task {
 
 async fn leased(queue: &PgQueue, most: u32) -> Vec<Leased> {
     queue.lease(&Ask::new(WorkerId::random(), most)).await.unwrap()
+}
+
+/// What these lease at the same time, so many at once each, until nothing waits.
+async fn all_leased_by(workers: Vec<(Arc<PgQueue>, u32)>) -> Vec<TaskId> {
+    let workers = workers.into_iter().map(|(queue, most)| {
+        tokio::spawn(async move {
+            let mut ids: Vec<TaskId> = Vec::new();
+            loop {
+                let leased = leased(&queue, most).await;
+                if leased.is_empty() && depths(&queue).await[0].0 == TaskState::Running {
+                    return ids;
+                }
+                ids.extend(leased.iter().map(|leased| leased.lease.id));
+            }
+        })
+    });
+    join_all(workers).await.into_iter().flat_map(Result::unwrap).collect()
 }
 
 /// Tasks of one call differ in when they are due, and not by being dated back: they would overtake what was there before.

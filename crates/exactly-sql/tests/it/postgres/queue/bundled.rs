@@ -6,16 +6,15 @@ use std::time::Duration;
 use exactly::Fenced;
 use exactly::queue::{
     Ask, End, Failure, FailureKind, Fence, InspectQueue as _, Lane, Lease, Queue as _, Ruling, Settlement, TaskFilter,
-    TaskId, TaskPage, TaskState, TransactionalQueue as _, WorkerId,
+    TaskPage, TaskState, TransactionalQueue as _, WorkerId,
 };
 use exactly_conformance::QueueHarness as _;
 use exactly_sql::PgQueue;
-use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::sleep;
 
 use super::super::url;
-use super::{Tuned, depths, leased, task};
+use super::{Tuned, all_leased_by, depths, leased, task};
 
 /// Longer than the leases here, and not twice as long.
 const LEASE_AND_A_BIT: Duration = Duration::from_secs(31);
@@ -112,20 +111,10 @@ async fn leases_of_both_kinds_share_nothing() {
     let mut workers = Vec::new();
     for (from, most) in [(1, 40), (u32::MAX, 30), (1, 50), (u32::MAX, 3), (1, 20), (1, 40)] {
         let queue = yard.queue(u32::MAX, from).await;
-        workers.push(tokio::spawn(async move {
-            let mut ids: Vec<TaskId> = Vec::new();
-            loop {
-                let leased = leased(&queue, most).await;
-                if leased.is_empty() && queue.depths().await.unwrap()[0].state == TaskState::Running {
-                    return ids;
-                }
-                ids.extend(leased.iter().map(|leased| leased.lease.id));
-            }
-        }));
+        workers.push((queue, most));
     }
-    let ids: Vec<TaskId> = join_all(workers).await.into_iter().flat_map(Result::unwrap).collect();
-    assert_eq!(ids.len(), 4000);
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 4000);
+    let ids = all_leased_by(workers).await;
+    assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (4000, 4000));
     assert!(yard.count("tasks_bundles").await > 1);
     assert!(yard.count("tasks where state = 1").await > 0);
 }

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use exactly::Fenced;
 use exactly::queue::{
-    Ask, End, Enqueued, InspectQueue as _, Lane, Lanes, Leased, Queue as _, Settlement, Task, TaskFilter, TaskId,
-    TaskPage, TaskState, TransactionalQueue as _, WorkerId,
+    Ask, End, Enqueued, InspectQueue as _, Lane, Lanes, Leased, Queue as _, Settlement, Task, TaskFilter, TaskPage,
+    TaskState, TransactionalQueue as _, WorkerId,
 };
 use exactly_conformance::QueueHarness as _;
 use exactly_sql::PgQueue;
-use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::Instant;
 
 use super::super::url;
-use super::{Tuned, depths, leased, task};
+use super::{Tuned, all_leased_by, depths, leased, task};
 
 /// Where all that is enqueued by calls of more than one is in sheaves, and leases are written in both ways.
 type Sheaved = Tuned<1, 3>;
@@ -257,20 +256,10 @@ async fn leases_out_of_one_sheaf_share_nothing() {
     let mut workers = Vec::new();
     for (from, most) in [(1, 40), (u32::MAX, 30), (1, 500), (u32::MAX, 3), (20, 20), (1, 40)] {
         let queue = yard.queue(1, from).await;
-        workers.push(tokio::spawn(async move {
-            let mut ids: Vec<TaskId> = Vec::new();
-            loop {
-                let leased = leased(&queue, most).await;
-                if leased.is_empty() && queue.depths().await.unwrap()[0].state == TaskState::Running {
-                    return ids;
-                }
-                ids.extend(leased.iter().map(|leased| leased.lease.id));
-            }
-        }));
+        workers.push((queue, most));
     }
-    let ids: Vec<TaskId> = join_all(workers).await.into_iter().flat_map(Result::unwrap).collect();
-    assert_eq!(ids.len(), 4000);
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 4000);
+    let ids = all_leased_by(workers).await;
+    assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (4000, 4000));
     assert_eq!(yard.count("tasks_sheaves").await, 0);
 }
 
