@@ -9,7 +9,7 @@ use super::bundling::in_bundles;
 use crate::postgres::schema::Place;
 
 /// The state of what is in a sheaf, is leased by a bundle out of one, or was leased by one until it was done: then it has ended. It
-/// stays, because a row whose state changes leaves its page and costs twice as much.
+/// stays, because a row whose state changes leaves its page and costs half as much again.
 pub(in super::super) const SHEAVED: i16 = 5;
 
 /// The state of a task by its row.
@@ -178,7 +178,8 @@ pub(super) fn taken(place: &Place) -> String {
     )
 }
 
-/// Takes tasks out of the first sheaf of each of the lanes `$1` that nobody has locked, so that as many of `$2` wait by themselves in it, in the same order.
+/// Takes tasks out of the first sheaf of each of the lanes `$1` that nobody has locked, so that as many of `$2` wait by themselves in
+/// it, in the same order.
 pub(super) fn spread(place: &Place) -> String {
     let (table, sheaves) = (place.quoted(), place.sheaves());
     format!(
