@@ -26,8 +26,10 @@
 //! # Ok(()) }
 //! ```
 
+mod connections;
 mod course;
 mod destinations;
+mod dial;
 mod exchange;
 mod headers;
 mod names;

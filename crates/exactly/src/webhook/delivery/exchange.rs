@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode, header};
-use reqwest::Response;
+use http::{HeaderMap, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Course, Refused};
@@ -53,31 +55,41 @@ impl Answer {
 
     /// Reads an answer whose head is there, until `deadline` at the latest. Whatever is left unread then, the connection that
     /// it would come over is closed.
-    pub(super) async fn read(mut response: Response, deadline: Instant) -> Self {
+    pub(super) async fn read<B>(response: Response<B>, deadline: Instant) -> Self
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
         let until = deadline.min(Instant::now() + Self::BODY_TIME_MAX);
+        let (head, mut rest) = response.into_parts();
         let mut body = BytesMut::new();
         let whole = timeout_at(until, async {
-            while let Some(chunk) = response.chunk().await? {
+            while let Some(frame) = rest.frame().await {
+                let Ok(chunk) = frame.map(|frame| frame.into_data().unwrap_or_default()) else {
+                    return false;
+                };
                 let room = Self::BODY_BYTES_MAX - body.len();
                 body.extend_from_slice(&chunk[..chunk.len().min(room)]);
                 if chunk.len() > room {
-                    return Ok(false);
+                    return false;
                 }
             }
-            Ok::<_, reqwest::Error>(true)
+            true
         })
         .await;
         Self {
-            status: response.status(),
-            retry_after: asked(response.headers()),
+            status: head.status,
+            retry_after: asked(&head.headers),
             body: body.freeze(),
-            cut: !matches!(whole, Ok(Ok(true))),
+            cut: whole != Ok(true),
         }
     }
 }
 
 /// The longest wait that an answer asks for. Of several, since an attempt before it would be too early.
 fn asked(headers: &HeaderMap) -> Option<Duration> {
+    if !headers.contains_key(header::RETRY_AFTER) {
+        return None;
+    }
     let date = headers.get(header::DATE).and_then(|date| date.to_str().ok());
     let now = UNIX_EPOCH + Duration::from_millis(WallClock.now().as_millis());
     let all = headers.get_all(header::RETRY_AFTER).into_iter();
@@ -158,20 +170,27 @@ impl Trouble {
         }
     }
 
-    /// What reqwest tells, without the URL.
-    pub(super) fn of(error: reqwest::Error) -> Self {
-        let error = error.without_url();
-        if let Some(refused) = refusal(&error) {
+    /// There was no connection.
+    pub(super) fn of_dialling(error: &(dyn Error + 'static)) -> Self {
+        if let Some(refused) = refusal(error) {
             return refused.into();
         }
-        let kind = if error.is_timeout() {
+        let kind = if is_timeout(error) {
             TroubleKind::Timeout
-        } else if error.is_connect() {
+        } else {
             TroubleKind::Unreachable
+        };
+        Self::new(kind, story(error))
+    }
+
+    /// It broke.
+    pub(super) fn of_sending(error: &hyper::Error) -> Self {
+        let kind = if is_timeout(error) {
+            TroubleKind::Timeout
         } else {
             TroubleKind::Broken
         };
-        Self::new(kind, story(&error))
+        Self::new(kind, story(error))
     }
 }
 
@@ -196,6 +215,14 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 
 fn refusal(error: &(dyn Error + 'static)) -> Option<Refused> {
     causes(error).find_map(|cause| cause.downcast_ref::<Refused>().cloned())
+}
+
+fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    let timed_out = |cause: &(dyn Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>();
+        io.is_some_and(|io| io.kind() == io::ErrorKind::TimedOut)
+    };
+    causes(error).any(timed_out)
 }
 
 /// An error and its causes in one line.

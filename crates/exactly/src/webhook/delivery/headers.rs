@@ -111,10 +111,13 @@ fn too_many() -> InvalidHeader {
 }
 
 /// What goes over the wire: as asked, without what is not the caller's to say, and with what the sender says of itself.
-pub(super) fn dressed(mut headers: HeaderMap) -> HeaderMap {
-    for name in OF_THE_WIRE.iter().chain(&["content-encoding"]) {
-        headers.remove(*name);
+pub(super) fn dressed(mut headers: HeaderMap, host: &HeaderValue) -> HeaderMap {
+    let of_others = |name: &HeaderName| OF_THE_WIRE.contains(&name.as_str()) || *name == header::CONTENT_ENCODING;
+    let of_others: Vec<HeaderName> = headers.keys().filter(|name| of_others(name)).cloned().collect();
+    for name in of_others {
+        headers.remove(name);
     }
+    headers.insert(header::HOST, host.clone());
     headers.insert(header::USER_AGENT, USER_AGENT);
     // Nothing is unpacked here, so that nothing can be packed to burst.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));

@@ -6,8 +6,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::vec;
 
-use reqwest::dns::{Addrs, Name, Resolve};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
 
 use super::{Destinations, Refused};
 
@@ -19,8 +22,12 @@ pub(super) type Lookup = Arc<dyn Fn(&str) -> Resolving + Send + Sync>;
 /// How many addresses of a name are tried. Whoever owns a name can give it thousands.
 const ADDRESSES_MAX: usize = 16;
 
-/// Gives reqwest only addresses that may be dialled, and reqwest dials what it is given: nothing is looked up between the
-/// check and the dialling.
+/// Whatever went wrong in finding them.
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// Gives whoever dials only addresses that may be dialled, and what is given is dialled: nothing is looked up between the check and the
+/// dialling.
+#[derive(Clone)]
 pub(super) struct Names {
     pub(super) destinations: Destinations,
     pub(super) lookup: Lookup,
@@ -37,16 +44,24 @@ pub(super) fn system() -> Lookup {
     })
 }
 
-impl Resolve for Names {
-    fn resolve(&self, name: Name) -> reqwest::dns::Resolving {
+impl Service<Name> for Names {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = Failed;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failed>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let found = (self.lookup)(name.as_str());
         let destinations = self.destinations.clone();
-        Box::pin(async move { permitted(&destinations, found.await?) })
+        Box::pin(async move { permitted(&destinations, found.await?).map(Vec::into_iter) })
     }
 }
 
 /// What is left of a name's addresses. A private one beside public ones is left out; if none is left, the name is refused.
-fn permitted(destinations: &Destinations, found: Vec<IpAddr>) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
+fn permitted(destinations: &Destinations, found: Vec<IpAddr>) -> Result<Vec<SocketAddr>, Failed> {
     let mut refused: Option<Refused> = None;
     let mut addresses = Vec::new();
     for address in found {
@@ -57,7 +72,7 @@ fn permitted(destinations: &Destinations, found: Vec<IpAddr>) -> Result<Addrs, B
     }
     addresses.truncate(ADDRESSES_MAX);
     match refused {
-        _ if !addresses.is_empty() => Ok(Box::new(addresses.into_iter())),
+        _ if !addresses.is_empty() => Ok(addresses),
         Some(refused) => Err(refused.into()),
         None => Err("the name has no address".into()),
     }

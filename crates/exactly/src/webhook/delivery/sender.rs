@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
-use reqwest::{Body, Request};
+use http::{HeaderMap, Method, Request};
 use tokio::time::{Instant, timeout_at};
 
+use super::connections::{Broken, Connections};
+use super::dial::Dial;
 use super::exchange::{Answer, Exchange, Fault, Trouble, TroubleKind};
 use super::names::{self, Lookup, Names, Resolving};
 use super::{Destinations, Target, headers};
@@ -18,20 +19,13 @@ use crate::client::tls;
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How long a connection is kept for the next delivery. Common servers close theirs after five seconds, and a request that
-/// leaves at that moment is lost: it cannot be sent again, since that would be a second attempt that nobody has written down.
-const IDLE_TIME_MAX: Duration = Duration::from_secs(4);
-/// How many connections to one host are kept. As many as are in use at once, where many endpoints are on one host: what is over
-/// that is dialled anew for each delivery, which costs more than sending it.
-const IDLE_PER_HOST_MAX: usize = 256;
-
 /// Sends each parcel once.
 ///
 /// Cheap to clone; clones share connections. It speaks HTTP/1.1 only, on which a request that has not begun to leave can be
 /// told from one that has. It asks no proxy, keeps no cookie, follows no redirect and unpacks nothing.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    http: reqwest::Client,
+    connections: Connections,
     destinations: Destinations,
     deadline: Duration,
 }
@@ -104,22 +98,27 @@ impl Sender {
         let checked = self.destinations.check_target(parcel.url);
         checked.map_err(|refused| Fault::NotSent(refused.into()))?;
         let (body, sending) = Sending::of(parcel.body);
-        let mut request = Request::new(Method::POST, parcel.url.url().clone());
-        *request.headers_mut() = headers::dressed(parcel.headers);
-        *request.body_mut() = Some(Body::wrap(body));
-        match timeout_at(deadline, self.http.execute(request)).await {
-            Ok(Ok(response)) => Ok(Answer::read(response, deadline).await),
-            Ok(Err(error)) => {
-                let not_sent = error.is_connect() || error.is_builder() || sending.recall();
-                let fault = if not_sent { Fault::NotSent } else { Fault::Lost };
-                Err(fault(Trouble::of(error)))
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = parcel.url.path().clone();
+        *request.headers_mut() = headers::dressed(parcel.headers, parcel.url.host());
+        let trouble = match timeout_at(deadline, self.connections.send(parcel.url, request)).await {
+            Ok(Ok((connection, response))) => {
+                let answer = Answer::read(response, deadline).await;
+                if !answer.cut {
+                    self.connections.keep(parcel.url, connection, deadline).await;
+                }
+                return Ok(answer);
             }
+            Ok(Err(Broken::Dialling(error))) => return Err(Fault::NotSent(Trouble::of_dialling(&*error))),
+            Ok(Err(Broken::Sending(error))) => Trouble::of_sending(&error),
             Err(_) => {
-                let fault = if sending.recall() { Fault::NotSent } else { Fault::Lost };
                 let message = format!("no answer within {:?}", self.deadline);
-                Err(fault(Trouble::new(TroubleKind::Timeout, message)))
+                Trouble::new(TroubleKind::Timeout, message)
             }
-        }
+        };
+        let fault = if sending.recall() { Fault::NotSent } else { Fault::Lost };
+        Err(fault(trouble))
     }
 }
 
@@ -154,33 +153,20 @@ impl SenderBuilder {
         self
     }
 
-    /// The sender. Fails if connections cannot be made as asked.
+    /// The sender. Fails if there is no time in which anything could be sent.
     pub fn build(self) -> Result<Sender, InvalidSender> {
+        for (name, time) in [("deadline", self.deadline), ("connect_timeout", self.connect_timeout)] {
+            if time.is_zero() {
+                return Err(InvalidSender(format!("{name} is 0, and more is accepted").into()));
+            }
+        }
         let names = Names {
             destinations: self.destinations.clone(),
             lookup: self.lookup,
         };
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured(self.tls)
-            .http1_only()
-            .dns_resolver(names)
-            .connect_timeout(self.connect_timeout)
-            .pool_idle_timeout(IDLE_TIME_MAX)
-            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
-            // A proxy would dial for us, whatever it is asked for.
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            // Another crate of the program may have turned these on.
-            .no_gzip()
-            .no_brotli()
-            .no_deflate()
-            .no_zstd()
-            .build()
-            .map_err(|error| InvalidSender(Box::new(error)))?;
+        let dial = Dial::new(names, self.tls, self.connect_timeout);
         Ok(Sender {
-            http,
+            connections: Connections::new(dial),
             destinations: self.destinations,
             deadline: self.deadline,
         })

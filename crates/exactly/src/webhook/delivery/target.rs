@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use http::{HeaderValue, Uri};
 use reqwest::Url;
 
 /// The URL of an endpoint: `http` or `https`, with a host.
@@ -13,6 +15,18 @@ use reqwest::Url;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     url: Url,
+    /// The same in parts, read once and not for each delivery.
+    parts: Parts,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Parts {
+    uri: Uri,
+    /// Without what the connection is to.
+    path: Uri,
+    host: HeaderValue,
+    origin: Arc<str>,
+    address: Option<IpAddr>,
 }
 
 impl Target {
@@ -36,14 +50,51 @@ impl Target {
 
     /// The address, if the URL names it and no name has to be looked up.
     pub fn address(&self) -> Option<IpAddr> {
-        let host = self.url.host_str()?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        host.or_else(|| self.url.host_str())?.parse().ok()
+        self.parts.address
     }
 
-    pub(super) fn url(&self) -> &Url {
-        &self.url
+    /// What is dialled.
+    pub(super) fn uri(&self) -> &Uri {
+        &self.parts.uri
     }
+
+    /// What is asked for, on a connection to it.
+    pub(super) fn path(&self) -> &Uri {
+        &self.parts.path
+    }
+
+    /// As the header that names it.
+    pub(super) fn host(&self) -> &HeaderValue {
+        &self.parts.host
+    }
+
+    /// What all targets have in common that a connection can be shared by.
+    pub(super) fn origin_key(&self) -> &Arc<str> {
+        &self.parts.origin
+    }
+}
+
+impl Parts {
+    fn of(url: &Url) -> Option<Self> {
+        let uri: Uri = url.as_str().parse().ok()?;
+        Some(Self {
+            path: uri.path_and_query()?.clone().into(),
+            // The port of its scheme is not in a URL, as it is not to be in the header.
+            host: HeaderValue::from_str(uri.authority()?.as_str()).ok()?,
+            origin: url.origin().ascii_serialization().into(),
+            address: address(url),
+            uri,
+        })
+    }
+}
+
+fn address(url: &Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    host.parse().ok()
 }
 
 impl FromStr for Target {
@@ -68,13 +119,14 @@ impl FromStr for Target {
         }
         url.set_fragment(None);
         // Other than a browser, HTTP has no room for some of what may stand in a URL.
-        let is_sendable = url.as_str().len() <= most && url.as_str().parse::<http::Uri>().is_ok();
-        if !is_sendable {
-            return Err(InvalidTarget(format!(
-                "it cannot be sent in {most} bytes of visible ASCII; percent-encode the rest"
-            )));
-        }
-        Ok(Self { url })
+        let unsendable = || {
+            let why = format!("it cannot be sent in {most} bytes of visible ASCII; percent-encode the rest");
+            InvalidTarget(why)
+        };
+        let fits = url.as_str().len() <= most;
+        let parts = fits.then(|| Parts::of(&url)).flatten();
+        let parts = parts.ok_or_else(unsendable)?;
+        Ok(Self { url, parts })
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use exactly::webhook::delivery::Fault;
+use exactly::webhook::delivery::{Fault, Parcel};
+use http::HeaderMap;
 use tokio::io::AsyncWriteExt as _;
 
-use super::hostile::{Receiver, reset, until_closed};
-use super::{answered, local, send};
+use super::hostile::{Receiver, head, reset, until_closed};
+use super::{answered, local, send, target};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -24,6 +25,61 @@ async fn a_connection_is_used_again_while_its_receiver_keeps_it() {
         assert_eq!(answered(&sender, &receiver.url()).await.status, 200);
     }
     assert_eq!((receiver.seen.connections(), receiver.seen.posts()), (1, 5));
+}
+
+/// A receiver that keeps its connections for longer than it is worth has them closed for it.
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_closed() {
+    let (closed, mut is_closed) = tokio::sync::mpsc::unbounded_channel();
+    let receiver = Receiver::start(move |mut stream, seen| {
+        let closed = closed.clone();
+        async move {
+            if seen.request(&mut stream).await {
+                let _ = stream.write_all(OK).await;
+            }
+            until_closed(&mut stream).await;
+            closed.send(()).unwrap();
+        }
+    });
+    let sender = local().build().unwrap();
+    assert_eq!(answered(&sender, &receiver.url()).await.status, 200);
+    let closed = tokio::time::timeout(Duration::from_secs(20), is_closed.recv());
+    assert_eq!(closed.await.expect("it is still open"), Some(()));
+}
+
+/// One that answers before it has read the request, and then reads no more, holds up nothing that is sent to it later.
+#[tokio::test]
+async fn a_connection_whose_request_is_not_read_is_not_used_again() {
+    let receiver = Receiver::start(|mut stream, _| async move {
+        if head(&mut stream).await.is_some() {
+            let _ = stream.write_all(OK).await;
+            std::future::pending::<()>().await;
+        }
+    });
+    let sender = local().build().unwrap();
+    let url = target(&receiver.url());
+    for _ in 0..2 {
+        let parcel = Parcel {
+            url: &url,
+            headers: HeaderMap::new(),
+            body: vec![b' '; 16 << 20].into(),
+        };
+        let exchange = sender.send(parcel).await;
+        assert!(exchange.is_delivered(), "{exchange:?}");
+        assert!(exchange.took < Duration::from_secs(2), "{:?}", exchange.took);
+    }
+    assert_eq!(receiver.seen.connections(), 2);
+}
+
+#[test]
+fn without_any_time_there_is_no_sender() {
+    for (builder, named) in [
+        (local().deadline(Duration::ZERO), "deadline"),
+        (local().connect_timeout(Duration::ZERO), "connect_timeout"),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert_eq!(error, format!("set up sending: {named} is 0, and more is accepted"));
+    }
 }
 
 /// A receiver that says it keeps connections, and closes them. What was handed to a connection that is gone, and has not left,
