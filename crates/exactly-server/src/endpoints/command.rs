@@ -89,7 +89,7 @@ pub(super) struct Create {
     /// A header that is sent along; can be repeated.
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<(String, String)>,
-    /// How many deliveries are under way at once [default: 16]
+    /// How many deliveries are under way at once [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = counted::<1000>)]
     concurrency: Option<Concurrency>,
     /// The most deliveries that a server begins within a second [default: no limit]

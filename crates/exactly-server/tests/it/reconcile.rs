@@ -227,7 +227,9 @@ async fn doubts_end_in_the_background_without_any_request() {
         (calls["calls"][0]["phase"] == "done").then_some(())
     });
     timeout(PATIENCE, ended).await.unwrap();
-    assert_eq!(reconciled(&server).await.len(), 1);
+    // It is noted once it has ended.
+    let noted = until(async || (reconciled(&server).await.len() == 1).then_some(()));
+    timeout(PATIENCE, noted).await.unwrap();
     known.set(500);
     let answer = request.to(server.listen).await;
     assert_eq!(

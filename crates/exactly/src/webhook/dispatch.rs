@@ -12,6 +12,7 @@ mod enclosed;
 mod endpoint;
 mod endpoints;
 mod fan_out;
+mod gathered;
 mod health;
 mod letter;
 mod lines;

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod failing;
+mod gathered;
 mod isolation;
 mod order;
 mod order_kept;

@@ -114,7 +114,7 @@ pub(crate) struct NewEndpoint {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// How many deliveries are under way at once, over all servers; 16 unless told otherwise.
+    /// How many deliveries are under way at once, over all servers; 256 unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub(crate) concurrency: Option<Concurrency>,

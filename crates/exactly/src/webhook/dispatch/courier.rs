@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep};
 use super::breaker::{Breaker, Parking};
 use super::endpoints::MEND_KIND;
 use super::fan_out::FanOut;
+use super::gathered::Gathered;
 use super::health::Notes;
-use super::letter::Letter;
+use super::letter::Addressee;
 use super::lines::Lines;
 use super::mend::Mend;
 use super::ordered::OrderedLanes;
@@ -87,6 +88,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Dispatcher<Q> {
         let roster = Arc::new(Roster::new(endpoints.clone()));
         let fan_out = FanOut {
             queue: Arc::clone(&self.queue),
+            gathered: Gathered::new(Arc::clone(&self.queue)),
             roster: Arc::clone(&roster),
             lines: Lines::new(Arc::clone(&self.queue)),
             lanes: OrderedLanes::default(),
@@ -160,7 +162,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
                 Err(error) => return buried(FailureKind::Unreadable, error.to_string()),
             };
             match self.cleared(task, &endpoint, enclosed.turn.as_ref()).await {
-                Ok(endpoint) => self.deliver(task, (&event, &enclosed.body), &endpoint).await,
+                Ok(addressee) => self.deliver(task, (&event, &enclosed.body), &addressee).await,
                 Err(ran) => ran,
             }
         })
@@ -169,16 +171,16 @@ impl<Q: Registry + InspectQueue + ?Sized> Handler for Courier<Q> {
 
 impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     /// The endpoint, if it is to get this delivery at its turn; otherwise what becomes of the delivery.
-    async fn cleared(&self, task: &Leased, id: &EndpointId, turn: Option<&Turn>) -> Result<Arc<Endpoint>, Ran> {
-        let endpoint = self.open(task, id).await?;
+    async fn cleared(&self, task: &Leased, id: &EndpointId, turn: Option<&Turn>) -> Result<Arc<Addressee>, Ran> {
+        let addressee = self.open(task, id).await?;
         if let Some(turn) = turn {
             self.in_turn(task, turn, id).await?;
         }
-        if self.pace.turn(&endpoint).await {
+        if self.pace.turn(&addressee.endpoint).await {
             // It may have been changed while this waited.
             return self.open(task, id).await;
         }
-        Ok(endpoint)
+        Ok(addressee)
     }
 
     /// Whether the delivery that goes first is over; otherwise this one waits.
@@ -195,21 +197,21 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
     }
 
     /// The same, at this moment.
-    async fn open(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Endpoint>, Ran> {
-        let endpoint = match self.patiently(id).await {
-            Ok(Some(Known::Endpoint(endpoint))) => endpoint,
+    async fn open(&self, task: &Leased, id: &EndpointId) -> Result<Arc<Addressee>, Ran> {
+        let addressee = match self.patiently(id).await {
+            Ok(Some(Known::Endpoint(addressee))) => addressee,
             Ok(Some(Known::Unreadable)) => return Err(self.closed(task, id).await),
             Ok(None) => return Err(buried(FailureKind::Logic, format!("endpoint {id} was deleted"))),
             Err(error) => return Err(later(task, &error)),
         };
-        if !endpoint.standing.is_active() {
+        if !addressee.endpoint.standing.is_active() {
             return Err(self.closed(task, id).await);
         }
-        if endpoint.discards(task.enqueued_at) {
+        if addressee.endpoint.discards(task.enqueued_at) {
             let why = "discarded, as somebody asked for".to_owned();
             return Err(buried(FailureKind::Logic, why));
         }
-        Ok(endpoint)
+        Ok(addressee)
     }
 
     async fn endpoint(&self, id: &EndpointId) -> Result<Option<Known>, EndpointError> {
@@ -231,14 +233,15 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         self.endpoint(id).await
     }
 
-    async fn deliver(&self, task: &Leased, (event, body): (&EventId, &Bytes), endpoint: &Endpoint) -> Ran {
+    async fn deliver(&self, task: &Leased, (event, body): (&EventId, &Bytes), addressee: &Addressee) -> Ran {
         let began = Instant::now();
-        let letter = match Letter::new(event, endpoint, body) {
+        let letter = match addressee.letter(event, body) {
             Ok(letter) => letter,
             Err(why) => return self.unsendable(&self.attempt(task, began).await, &why),
         };
         let exchange = self.sender.send(letter.parcel(body)).await;
-        self.concluded(task, (event, endpoint), &exchange, began).await
+        self.concluded(task, (event, &addressee.endpoint), &exchange, began)
+            .await
     }
 
     /// The endpoint gets nothing for now, and its lane is open nonetheless: somebody was stopped between changing the one and

@@ -42,7 +42,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// How many deliveries are under way at once unless it is said otherwise.
-    pub const CONCURRENCY_DEFAULT: u32 = 16;
+    pub const CONCURRENCY_DEFAULT: u32 = 256;
     /// The most that can be said.
     pub const CONCURRENCY_MAX: u32 = 1000;
     /// The most secrets at once.
@@ -82,8 +82,8 @@ impl Endpoint {
 
     /// The secrets that sign at this moment, the newest first.
     pub fn signs_with(&self, now: Timestamp) -> impl Iterator<Item = &str> {
-        let valid = move |secret: &&EndpointSecret| secret.until_ms.is_none_or(|until| until > now.as_millis());
-        self.secrets.iter().filter(valid).map(|secret| secret.secret.as_str())
+        let valid = self.secrets.iter().filter(move |secret| secret.signs_at(now));
+        valid.map(|secret| secret.secret.as_str())
     }
 
     /// Whether a delivery that was made then is to be given up.
@@ -177,6 +177,13 @@ pub struct EndpointSecret {
     /// It signs until then, if it is being replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,
+}
+
+impl EndpointSecret {
+    /// Whether it signs what is sent then.
+    pub fn signs_at(&self, now: Timestamp) -> bool {
+        self.until_ms.is_none_or(|until| until > now.as_millis())
+    }
 }
 
 impl fmt::Debug for EndpointSecret {

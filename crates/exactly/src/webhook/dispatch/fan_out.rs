@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::gathered::Gathered;
 use super::lines::Lines;
 use super::ordered::OrderedLanes;
 use super::roster::Roster;
@@ -39,6 +40,7 @@ pub(super) const CHUNK_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct FanOut<Q: ?Sized> {
     pub(super) queue: Arc<Q>,
+    pub(super) gathered: Gathered<Q>,
     pub(super) roster: Arc<Roster<Q>>,
     pub(super) lines: Lines<Q>,
     pub(super) lanes: OrderedLanes,
@@ -93,10 +95,9 @@ impl<Q: Registry + ?Sized> FanOut<Q> {
         let to = self.wanting(event).await?;
         let body = event.body(task.enqueued_at);
         let delivery_to = |to: &EndpointId| delivery(&DeliveryName::new(event.id.clone(), to.clone()), &body);
-        let deliveries: Vec<_> = to.iter().map(delivery_to).collect();
         let fitting = CHUNK_BYTES_MAX / body.len().max(1);
-        for deliveries in deliveries.chunks(fitting.clamp(1, CHUNK_MAX)) {
-            let _ = self.queue.enqueue(deliveries).await?;
+        for to in to.chunks(fitting.clamp(1, CHUNK_MAX)) {
+            self.gathered.enqueue(to.iter().map(delivery_to).collect()).await?;
         }
         Ok(Outcome::of(to))
     }

@@ -184,7 +184,11 @@ impl<Q: Registry + ?Sized> Notes<Q> {
 
     fn recent<T>(&self, id: &EndpointId, look: impl FnOnce(&mut Recent) -> T) -> T {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        look(recent.entry(id.clone()).or_default())
+        // Most are known, and their names are then not copied.
+        match recent.get_mut(id) {
+            Some(known) => look(known),
+            None => look(recent.entry(id.clone()).or_default()),
+        }
     }
 
     async fn write(&self, id: &EndpointId, change: impl Fn(&mut Note) + Send) {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{Endpoint, EndpointError, EndpointId, Endpoints};
+use super::letter::Addressee;
+use super::{EndpointError, EndpointId, Endpoints};
 use crate::queue::Registry;
 use crate::webhook::EventType;
 
@@ -15,7 +16,7 @@ use crate::webhook::EventType;
 #[derive(Debug)]
 pub(super) struct List {
     /// By id, because deliveries ask for one.
-    endpoints: HashMap<EndpointId, Arc<Endpoint>>,
+    endpoints: HashMap<EndpointId, Arc<Addressee>>,
     /// Those that cannot be read, of which nobody knows what they want and where they are.
     unreadable: HashSet<EndpointId>,
     /// When reading it was begun: whatever was written before is in it.
@@ -25,7 +26,7 @@ pub(super) struct List {
 impl List {
     pub(super) fn get(&self, id: &EndpointId) -> Option<Known> {
         match self.endpoints.get(id) {
-            Some(endpoint) => Some(Known::Endpoint(Arc::clone(endpoint))),
+            Some(addressee) => Some(Known::Endpoint(Arc::clone(addressee))),
             None => self.unreadable.contains(id).then_some(Known::Unreadable),
         }
     }
@@ -41,7 +42,8 @@ impl List {
 
     /// Who is to get events of this type: also whoever might want them.
     pub(super) fn wanting(&self, event_type: &EventType) -> impl Iterator<Item = &EndpointId> {
-        let wanting = self.endpoints.values().filter(|endpoint| endpoint.wants(event_type));
+        let endpoints = self.endpoints.values().map(|addressee| &addressee.endpoint);
+        let wanting = endpoints.filter(|endpoint| endpoint.wants(event_type));
         wanting.map(|endpoint| &endpoint.id).chain(&self.unreadable)
     }
 }
@@ -49,7 +51,7 @@ impl List {
 /// What is known of an endpoint that is there.
 #[derive(Debug)]
 pub(super) enum Known {
-    Endpoint(Arc<Endpoint>),
+    Endpoint(Arc<Addressee>),
     Unreadable,
 }
 
@@ -91,7 +93,7 @@ impl<Q: Registry + ?Sized> Roster<Q> {
         let (endpoints, unreadable) = self.kept.all().await?;
         let endpoints = endpoints
             .into_iter()
-            .map(|endpoint| (endpoint.id.clone(), Arc::new(endpoint)));
+            .map(|endpoint| (endpoint.id.clone(), Arc::new(Addressee::new(endpoint))));
         let list = Arc::new(List {
             endpoints: endpoints.collect(),
             unreadable: unreadable.into_iter().collect(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -22,7 +23,7 @@ pub(super) const VERIFYING_PREFIX: &str = "whpk_";
 ///
 /// It is written `whsec_` and the key in base64. There is no `Display`, so that it is not shown by accident.
 #[derive(Clone)]
-pub struct Secret(Box<[u8]>);
+pub struct Secret(Arc<[u8]>);
 
 impl Secret {
     /// The shortest key, in bytes: Standard Webhooks asks for as many, and shorter ones can be guessed.
