@@ -65,7 +65,7 @@ pub use self::failure::{Failure, FailureKind};
 pub use self::inspect::{AttemptView, Depth, InspectQueue, LaneView, TaskFilter, TaskPage, TaskView, Walk, Walked};
 pub use self::lease::{
     Ask, End, Fence, LEASE_DEFAULT, Lanes, Lease, Leased, RESCUED_FOR_EVER, RESCUES_MAX_DEFAULT, Rescued, Settlement,
-    Share, WorkerId,
+    Share, WorkerId, filled,
 };
 pub use self::memory::MemoryQueue;
 pub use self::registry::{Card, Registry, Revision};

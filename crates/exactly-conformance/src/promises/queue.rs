@@ -82,6 +82,7 @@ macro_rules! __queue_promises {
                 a_capped_lane_runs_no_more_at_once
                 a_cap_holds_up_no_other_lane
                 a_full_lane_takes_no_turn
+                a_lane_with_a_cap_of_one_has_its_turn_beside_others
                 a_worker_takes_no_more_of_a_capped_lane_than_its_share
                 a_worker_takes_no_more_of_any_lane_than_its_share
                 a_cap_can_be_changed

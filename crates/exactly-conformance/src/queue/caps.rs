@@ -53,6 +53,22 @@ pub async fn a_full_lane_takes_no_turn<H: QueueHarness>(harness: &H) {
     assert_eq!(keys(&leased(&*queue, 1).await), ["d-00001"]);
 }
 
+/// Lanes that may run much, and have much, leave a turn to one that may run one task at a time.
+pub async fn a_lane_with_a_cap_of_one_has_its_turn_beside_others<H: QueueHarness>(harness: &H) {
+    let queue = harness.open().await;
+    for (name, cap) in [("a", 20), ("b", 20), ("one", 1)] {
+        added(&*queue, &tasks(name, 30)).await;
+        answered(queue.cap_lane(&lane(name), Some(cap)).await);
+    }
+    let mut of_one = Vec::new();
+    for _ in 0..3 {
+        let next = leased(&*queue, 4).await;
+        assert_eq!(next.len(), 4);
+        of_one.extend(next.into_iter().filter(|leased| leased.lane == lane("one")));
+    }
+    assert_eq!(keys(&of_one), ["one-00000"]);
+}
+
 /// Of a lane with a cap a worker has no more than its share, and others get what that leaves; one that has its share, or is at
 /// its cap, takes no turn of another that has not.
 pub async fn a_worker_takes_no_more_of_a_capped_lane_than_its_share<H: QueueHarness>(harness: &H) {

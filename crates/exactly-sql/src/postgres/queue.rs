@@ -38,9 +38,11 @@ pub(super) use self::announce::Announcer;
 pub use self::builder::PgQueueBuilder;
 use self::bundles::Bundles;
 use self::lease::Rounds;
+pub(super) use self::record::{IDLE_TIMEOUT, least_silence};
 use self::sql::Sql;
-pub(super) use self::tables::{BUNDLES, CARDS, MARKS, MARKS_DATED, PUBLISH, READY, SHEAVES, TABLES};
+pub(super) use self::tables::{BUNDLES, CARDS, MARKS, MARKS_DATED, PUBLISH, READY, SHEAVES, TABLES, UNBUNDLED};
 use super::failure::is_lock_timeout;
+use super::lend::Lender;
 use super::schema::{Layout, Place};
 use super::session::{BATCH_TIMEOUT, Sessions, within};
 use super::sweep::Sweeper;
@@ -49,6 +51,9 @@ use crate::error::failed;
 use crate::name::Name;
 
 /// Keeps tasks in one table of a PostgreSQL database, for as many processes as share it.
+///
+/// Transactions that follow each other within milliseconds share a connection of the pool while that has others, so its `before_acquire` and
+/// `after_release` are called around all of them: what one sets for its session, the next one finds.
 ///
 /// Besides the pool's, it keeps up to four connections for its own statements and one that listens. They use `LISTEN` and
 /// prepared statements, so between the program and the server there may be a pooler in session mode, but not in
@@ -75,6 +80,7 @@ pub struct PgQueue {
     sessions: Arc<Sessions>,
     sql: Arc<Sql>,
     defaults: Arc<Defaults>,
+    lender: Arc<Lender>,
     rounds: Arc<Rounds>,
     bundles: Arc<Bundles>,
     /// How many tasks of a lane that are enqueued together, at least, are named in one row.

@@ -61,8 +61,8 @@ pub struct Ask {
     pub lanes: Lanes,
     /// How much of one lane at most, if that is limited.
     pub share: Option<Share>,
-    /// Only tasks that were rescued fewer times than this. Others pass over the rest, but not in a lane that has a cap: what would
-    /// be next there keeps its turn.
+    /// Only tasks that were rescued fewer times than this. Others pass over the rest, but not in a lane whose cap is one: what would be
+    /// next there keeps its turn. A queue may do the same in any lane that has a cap.
     pub rescues_below: Option<u32>,
 }
 
@@ -94,6 +94,13 @@ impl Share {
     pub fn full(&self, is_capped: bool) -> impl Iterator<Item = &Lane> {
         self.held.keys().filter(move |lane| self.room(lane, is_capped) == 0)
     }
+}
+
+/// By how many tasks an ask for so many is filled. Of many, the last part in eight is not worth another look, so a queue may leave it out
+/// though there is more.
+pub const fn filled(asked: u32) -> u32 {
+    const MANY: u32 = 256;
+    if asked < MANY { asked } else { asked - asked / 8 }
 }
 
 impl Ask {
@@ -208,6 +215,8 @@ pub struct Leased {
     pub key: Box<str>,
     /// The lane that it came from.
     pub lane: Lane,
+    /// Whether the lane had a [cap](super::Queue::cap_lane).
+    pub is_capped: bool,
     /// What its handler gets.
     pub payload: Bytes,
     /// The version of its algorithm.

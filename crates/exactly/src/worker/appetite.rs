@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::builder::Settings;
 use super::hand::Hand;
-use crate::queue::{BATCH_MAX, Lane, Share};
+use crate::queue::{BATCH_MAX, Lane, Share, filled};
 
 /// How long a handler's place may stay empty while there is work, for the sake of leasing much at once.
 const HUNGER_MAX: Duration = Duration::from_millis(5);
@@ -16,6 +16,9 @@ const HUNGER_MAX: Duration = Duration::from_millis(5);
 /// How often the queue is asked at most for the sake of empty places while a lane has its share: there is much to hear of then,
 /// and most of it is about that lane.
 const BESIDE_EVERY: Duration = Duration::from_millis(50);
+
+/// How many tasks for each handler's place are asked for first. So many are soon there, and keep the handlers busy until there are more.
+const FIRST_PER_PLACE: usize = 4;
 
 /// How many of the tasks that were deferred here are looked for in time; others are found when it is time to look.
 const EXPECTED_MAX: usize = 1024;
@@ -35,6 +38,9 @@ pub(super) struct Appetite {
     capped_max: Option<u32>,
     /// Lanes that had their share when the queue had less than was asked for, so that they may have more.
     full: Vec<Lane>,
+    /// The most that is asked for at once, twice what there was before: what is asked for is begun when all of it is there, so a worker
+    /// that has nothing to do would wait for thousands of tasks to begin with the first.
+    reach: usize,
     asked_at: Instant,
     under_way: bool,
     /// The queue had less than was asked for, so it is not asked again before an arrival is heard or it is time to look.
@@ -58,6 +64,7 @@ impl Appetite {
             lane_max: settings.lane_concurrency + settings.prefetch,
             capped_max: settings.lane_share,
             full: Vec::new(),
+            reach: settings.concurrency * FIRST_PER_PLACE,
             asked_at: now,
             under_way: false,
             sated: false,
@@ -132,7 +139,7 @@ impl Appetite {
         // Whatever arrives from here on may not be in the answer.
         self.heard = false;
         self.expected = self.expected.split_off(&(now + Duration::from_nanos(1)));
-        let room = self.room(hand);
+        let room = self.room(hand).min(self.reach);
         // Most of the time no lane can come to its share, and the queue need not mind.
         let near = room > self.lane_max || hand.by_lane().any(|(_, count)| count + room > self.lane_max);
         let share = (near || self.capped_max.is_some()).then(|| Share {
@@ -149,7 +156,11 @@ impl Appetite {
     /// The queue gave `got` of `asked`, which are in hand; with less it is asked again at `look_at`.
     pub(super) fn fed(&mut self, asked: u32, got: usize, hand: &Hand, look_at: Instant, now: Instant) {
         self.under_way = false;
-        self.sated = u32::try_from(got).is_ok_and(|got| got < asked);
+        self.sated = u32::try_from(got).is_ok_and(|got| got < filled(asked));
+        let first = self.concurrency * FIRST_PER_PLACE;
+        // One that was small for want of room says nothing about the queue.
+        let least = if self.sated { first } else { self.reach };
+        self.reach = least.max(2 * got);
         self.full.clear();
         if self.sated {
             let full = hand.by_lane().filter(|(_, count)| *count >= self.lane_max);

@@ -36,7 +36,9 @@ pub(super) struct Settings {
     pub(super) lanes: Lanes,
     /// The most handlers of one lane.
     pub(super) lane_concurrency: usize,
-    /// The most tasks of one lane that has a cap.
+    /// The most handlers of one lane that has a cap, if that is less.
+    pub(super) capped_concurrency: usize,
+    /// The most tasks of one lane that has a cap, running or leased ahead.
     pub(super) lane_share: Option<u32>,
     pub(super) drain_for: Duration,
 }
@@ -76,6 +78,7 @@ impl Builder {
                 rescues_max: RESCUES_MAX_DEFAULT,
                 lanes: Lanes::All,
                 lane_concurrency: CONCURRENCY_DEFAULT,
+                capped_concurrency: CONCURRENCY_DEFAULT,
                 lane_share: None,
                 drain_for: Duration::from_secs(30),
             },
@@ -157,8 +160,8 @@ impl Builder {
         self
     }
 
-    /// Of each lane that has a [cap](Queue::cap_lane), this worker has one part in `parts` of its places at most, leased ahead
-    /// or running: so that tasks of one lane that take long leave room for those of others. Without a limit unless told
+    /// Of each lane that has a [cap](Queue::cap_lane), this worker has one part in `parts` of its places at most, and leases one part
+    /// in as many ahead: so that tasks of one lane that take long leave room for those of others. Without a limit unless told
     /// otherwise; a worker that sends events to endpoints has it at 4.
     pub fn lane_part(mut self, parts: usize) -> Self {
         self.lane_part = Some(parts);
@@ -193,8 +196,10 @@ impl Builder {
         settings.heartbeat = self.heartbeat.unwrap_or(settings.lease / 3);
         let lane_most = settings.concurrency - settings.concurrency / 4;
         settings.lane_concurrency = self.lane_concurrency.unwrap_or(lane_most).min(settings.concurrency);
-        settings.lane_share = self.lane_part.map(|parts| {
-            let most = settings.concurrency.checked_div(parts).unwrap_or(0).max(1);
+        let part = |of: usize| self.lane_part.and_then(|parts| of.checked_div(parts));
+        settings.capped_concurrency = part(settings.concurrency).map_or(settings.concurrency, |most| most.max(1));
+        settings.lane_share = part(settings.prefetch).map(|ahead| {
+            let most = settings.capped_concurrency + ahead;
             u32::try_from(most).unwrap_or(u32::MAX)
         });
         let mut faults = settings.faults();

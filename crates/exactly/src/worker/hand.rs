@@ -1,6 +1,7 @@
 //! What a worker has leased, and what is being done about it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::mem;
 
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,10 +21,28 @@ pub(super) struct Hand {
     /// Lanes in which a handler has ended while others waited for a place there.
     freed: VecDeque<Lane>,
     suspects: Suspects,
-    /// The most handlers of one lane.
-    lane_runs_max: usize,
+    places: Places,
     waits: usize,
     runs: usize,
+}
+
+/// The most handlers of one lane.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    any: usize,
+    /// Of one that has a cap.
+    capped: usize,
+}
+
+impl Places {
+    fn has_one(self, load: &Load) -> bool {
+        let most = if load.is_capped {
+            self.capped.min(self.any)
+        } else {
+            self.any
+        };
+        load.runs < most
+    }
 }
 
 /// What there is of one lane.
@@ -31,6 +50,8 @@ pub(super) struct Hand {
 struct Load {
     waits: usize,
     runs: usize,
+    /// Whether the lane had a cap when something was last leased from it.
+    is_capped: bool,
     /// Those whose turn has come while as many of the lane ran as may.
     aside: VecDeque<Box<Leased>>,
 }
@@ -83,14 +104,15 @@ pub(super) enum Lost {
 }
 
 impl Hand {
-    pub(super) fn new(lane_runs_max: usize) -> Self {
+    /// With so many handlers of one lane at most, and so many of one that has a cap.
+    pub(super) fn new(any: usize, capped: usize) -> Self {
         Self {
             held: HashMap::new(),
             waiting: VecDeque::new(),
             lanes: HashMap::new(),
             freed: VecDeque::new(),
             suspects: Suspects::default(),
-            lane_runs_max,
+            places: Places { any, capped },
             waits: 0,
             runs: 0,
         }
@@ -148,9 +170,14 @@ impl Hand {
         }
         self.waits += 1;
         // Most are of a lane that was seen, whose name is then not copied.
-        match self.lanes.get_mut(&task.lane) {
-            Some(load) => load.waits += 1,
-            None => self.lanes.entry(task.lane.clone()).or_default().waits = 1,
+        let load = match self.lanes.get_mut(&task.lane) {
+            Some(load) => load,
+            None => self.lanes.entry(task.lane.clone()).or_default(),
+        };
+        load.waits += 1;
+        if mem::replace(&mut load.is_capped, task.is_capped) && !task.is_capped {
+            // There may be places for all of them now, and not only for one when another has ended.
+            self.freed.extend(load.aside.iter().map(|_| task.lane.clone()));
         }
         match suspicion {
             Suspicion::Some => self.suspects.waiting.push_back(task),
@@ -175,7 +202,7 @@ impl Hand {
                 self.no_longer_waits(&task.lane);
                 return Some(Next::Stale(task));
             }
-            if load.runs >= self.lane_runs_max {
+            if !self.places.has_one(load) {
                 load.aside.push_back(task);
                 continue;
             }
@@ -188,13 +215,13 @@ impl Hand {
 
     /// The next one whose turn it is. What was put aside comes before what came after it.
     fn first(&mut self) -> Option<Box<Leased>> {
-        let (lanes, most) = (&mut self.lanes, self.lane_runs_max);
-        let open = |task: &Leased| lanes.get(&task.lane).is_some_and(|load| load.runs < most);
+        let (lanes, places) = (&mut self.lanes, self.places);
+        let open = |task: &Leased| lanes.get(&task.lane).is_some_and(|load| places.has_one(load));
         if let Some(suspect) = self.suspects.next(open) {
             return Some(suspect);
         }
         while let Some(lane) = self.freed.pop_front() {
-            let load = lanes.get_mut(&lane).filter(|load| load.runs < most);
+            let load = lanes.get_mut(&lane).filter(|load| places.has_one(load));
             if let Some(task) = load.and_then(|load| load.aside.pop_front()) {
                 return Some(task);
             }

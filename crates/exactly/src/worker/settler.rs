@@ -12,6 +12,11 @@ use crate::queue::{End, Leased};
 /// second.
 const BATCH_MAX: usize = 2000;
 
+/// How many are told at once at least while there is enough else to do, unless they would wait for longer than this: a call costs the
+/// queue about as much for one as for many.
+const BATCH_MIN: usize = 256;
+const GATHERED_FOR: Duration = Duration::from_millis(5);
+
 /// The most calls under way at one time. The second one is for what has piled up to a whole batch.
 const CALLS_MAX: usize = 2;
 
@@ -37,10 +42,12 @@ pub(super) struct Batch {
     aside: bool,
 }
 
-/// Takes whatever has piled up while the last call was under way: no timer, so one settlement alone goes at once.
+/// Takes whatever has piled up while the last call was under way. What is alone goes at once, unless there is enough else to do.
 #[derive(Debug)]
 pub(super) struct Settler {
     waiting: VecDeque<Unsettled>,
+    /// Whether there is so much else to do that nobody waits for what is told.
+    gathers: bool,
     /// Those whose tasks transactions elsewhere had locked.
     busy: VecDeque<Unsettled>,
     /// When to ask for them again; `None` while that is being done.
@@ -56,6 +63,7 @@ impl Settler {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             waiting: VecDeque::new(),
+            gathers: false,
             busy: VecDeque::new(),
             busy_at: Some(now),
             under_way: 0,
@@ -67,6 +75,11 @@ impl Settler {
 
     pub(super) fn push(&mut self, unsettled: Unsettled) {
         self.waiting.push_back(unsettled);
+    }
+
+    /// Whether it may gather what it tells.
+    pub(super) fn gather(&mut self, gathers: bool) {
+        self.gathers = gathers;
     }
 
     /// How many the queue does not know of yet.
@@ -88,12 +101,16 @@ impl Settler {
     }
 
     fn waiting_due(&self) -> Option<Instant> {
-        let wanted = match self.calls {
-            0 => !self.waiting.is_empty(),
-            calls if calls < CALLS_MAX => self.waiting.len() >= BATCH_MAX && !self.backoff.is_failing(),
-            _ => false,
+        let first = self.waiting.front()?;
+        let wanted_at = match self.calls {
+            0 if self.gathers && self.waiting.len() < BATCH_MIN => Some(first.since + GATHERED_FOR),
+            0 => Some(first.since),
+            calls if calls < CALLS_MAX && self.waiting.len() >= BATCH_MAX && !self.backoff.is_failing() => {
+                Some(first.since)
+            }
+            _ => None,
         };
-        wanted.then(|| self.backoff.until())
+        wanted_at.map(|at| at.max(self.backoff.until()))
     }
 
     /// What the call tells that is due.

@@ -85,7 +85,7 @@ impl Shift {
         Self {
             id,
             books,
-            hand: Hand::new(settings.lane_concurrency),
+            hand: Hand::new(settings.lane_concurrency, settings.capped_concurrency),
             arrivals: Some(queue.arrivals()),
             calls: Calls::new(queue, settings.lease / 3),
             settler: Settler::new(now),
@@ -137,6 +137,9 @@ impl Shift {
     fn act(&mut self, now: Instant) {
         self.mind_leases(now);
         self.start_waiting(now);
+        let enough = (self.settings.concurrency / 2).max(1);
+        self.settler
+            .gather(self.closing.is_none() && self.hand.ready() >= enough);
         while self.settler.due().is_some_and(|due| due <= now) {
             let batch = self.settler.batch(now);
             self.calls.settle(batch);

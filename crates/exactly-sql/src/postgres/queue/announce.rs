@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 use crate::postgres::listen::Listener;
 use crate::postgres::session::{BATCH_TIMEOUT, Sessions, within};
 
-/// The shortest time between two notifications.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The shortest time between two notifications. Each is a transaction of its own, which whoever enqueues all the time pays for.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a server is left alone that took no notification.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
@@ -63,6 +63,11 @@ impl Announcer {
 
     pub(super) fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
+    }
+
+    /// How many arrivals were heard of.
+    pub(super) fn heard(&self) -> u64 {
+        *self.arrivals.borrow()
     }
 }
 

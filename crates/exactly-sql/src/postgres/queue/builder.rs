@@ -13,6 +13,7 @@ use super::sql::Sql;
 use crate::name::Name;
 use crate::postgres::builder::{PgStoreBuilder, Source, prepare};
 use crate::postgres::checks::Accept;
+use crate::postgres::lend::Lender;
 use crate::postgres::schema::{Layout, Place};
 use crate::postgres::session::Sessions;
 
@@ -40,7 +41,7 @@ impl PgQueueBuilder {
     pub const BUNDLE_FROM_DEFAULT: u32 = 128;
 
     /// How many tasks of a lane that are enqueued together, at least, are named in one row unless told otherwise.
-    pub const SHEAF_FROM_DEFAULT: u32 = 128;
+    pub const SHEAF_FROM_DEFAULT: u32 = 16;
 
     /// The table that tasks are kept in unless told otherwise. Others beside it start with its name.
     pub const TABLE_DEFAULT: &'static str = "tasks";
@@ -129,6 +130,7 @@ impl PgQueueBuilder {
         Ok(PgQueue {
             sql: Arc::new(Sql::new(&place)),
             defaults: Arc::new(defaults),
+            lender: Arc::new(Lender::new(pool.clone())),
             rounds: Arc::new(Rounds::default()),
             bundles: Arc::new(Bundles::new(self.bundle_from)),
             sheaf_from: self.sheaf_from,

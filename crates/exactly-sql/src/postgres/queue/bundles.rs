@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use exactly::queue::{Lease, Ruling};
+use exactly::queue::{Lane, Lease, Ruling};
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{PgConnection, Row as _};
 use tokio::time::Instant;
@@ -36,7 +36,8 @@ pub(super) struct Bundles {
 #[derive(Debug, Default)]
 struct State {
     bundles: HashMap<i64, Bundle>,
-    numbers: HashMap<Lease, i64>,
+    /// In which bundle a lease is, and in which lane if that has a cap.
+    places: HashMap<Lease, (i64, Option<Lane>)>,
     /// How many tasks are in bundles of all processes, as far as is known.
     tasks: i64,
     looked_at: Option<Instant>,
@@ -46,7 +47,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Bundled {
     pub(super) number: i64,
-    pub(super) leases: Vec<Lease>,
+    /// With their lanes, if those have caps.
+    pub(super) leases: Vec<(Lease, Option<Lane>)>,
     /// When it ends; never, if that is too far away to be told.
     pub(super) until: Option<Instant>,
 }
@@ -58,6 +60,17 @@ struct Bundle {
     left: usize,
     /// Whether all those that have ended are known to be committed.
     sure: bool,
+    /// How many have not ended of each lane; nothing if its lanes have no caps.
+    by_lane: HashMap<Lane, i64>,
+}
+
+/// What this process knows of bundles that lanes with caps are in, a row for each bundle and lane.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) numbers: Vec<i64>,
+    pub(super) lanes: Vec<Lane>,
+    /// How many leases have not ended, or it is not known yet that they have.
+    pub(super) leases: Vec<i64>,
 }
 
 /// Bundles of which nothing is left.
@@ -123,30 +136,61 @@ impl Bundles {
     pub(super) fn add(&self, bundled: Bundled) {
         let mut state = self.state();
         let Bundled { number, leases, until } = bundled;
-        let left = leases.len();
-        for lease in leases {
-            state.numbers.insert(lease, number);
+        let mut bundle = Bundle {
+            until,
+            left: leases.len(),
+            sure: true,
+            by_lane: HashMap::new(),
+        };
+        for (lease, lane) in leases {
+            if let Some(lane) = &lane {
+                *bundle.by_lane.entry(lane.clone()).or_default() += 1;
+            }
+            state.places.insert(lease, (number, lane));
         }
-        let sure = true;
-        state.bundles.insert(number, Bundle { until, left, sure });
+        state.bundles.insert(number, bundle);
+    }
+
+    /// What is leased of lanes with caps, as far as the table need not be asked: what was settled in a transaction may come back, and of
+    /// other processes nothing is known. What others did about these leases is not in it.
+    pub(super) fn known(&self) -> Known {
+        let state = self.state();
+        let mut known = Known::default();
+        let sure = state
+            .bundles
+            .iter()
+            .filter(|(_, bundle)| bundle.sure && !bundle.by_lane.is_empty());
+        for (number, bundle) in sure {
+            for (lane, leases) in &bundle.by_lane {
+                known.numbers.push(*number);
+                known.lanes.push(lane.clone());
+                known.leases.push(*leases);
+            }
+        }
+        known
     }
 
     /// The numbers of the bundles in which these are.
     pub(super) fn numbers(&self, leases: impl Iterator<Item = Lease>) -> Vec<Option<i64>> {
         let state = self.state();
-        leases.map(|lease| state.numbers.get(&lease).copied()).collect()
+        leases
+            .map(|lease| state.places.get(&lease).map(|(number, _)| *number))
+            .collect()
     }
 
     /// These have ended, or were written into the rows of their tasks: surely, or if the transaction in which that was commits.
     pub(super) fn ended(&self, leases: impl Iterator<Item = Lease>, surely: bool) {
         let mut state = self.state();
         for lease in leases {
-            let Some(number) = state.numbers.remove(&lease) else {
+            let Some((number, lane)) = state.places.remove(&lease) else {
                 continue;
             };
             if let Some(bundle) = state.bundles.get_mut(&number) {
                 bundle.left -= 1;
                 bundle.sure &= surely;
+                if let Some(leases) = lane.and_then(|lane| bundle.by_lane.get_mut(&lane)) {
+                    *leases -= 1;
+                }
             }
         }
     }
@@ -159,8 +203,8 @@ impl State {
         self.bundles
             .retain(|_, bundle| bundle.until.is_none_or(|until| until > now));
         if self.bundles.len() < before {
-            let Self { bundles, numbers, .. } = self;
-            numbers.retain(|_, number| bundles.contains_key(number));
+            let Self { bundles, places, .. } = self;
+            places.retain(|_, (number, _)| bundles.contains_key(number));
         }
     }
 }
@@ -251,7 +295,7 @@ mod tests {
     fn bundled(number: i64, leases: &[Lease], until: Option<Instant>) -> Bundled {
         Bundled {
             number,
-            leases: leases.to_vec(),
+            leases: leases.iter().map(|lease| (*lease, None)).collect(),
             until,
         }
     }
@@ -297,6 +341,34 @@ mod tests {
         assert!(bundles.empty().surely.is_empty());
         bundles.ended(leases.iter().copied(), true);
         assert_eq!(bundles.empty().surely, [2]);
+    }
+
+    /// Of a lane with a cap it is known how much of it is leased, but not where what was settled may come back.
+    #[test]
+    fn what_is_leased_of_lanes_with_caps_is_known() {
+        let (a, b) = (Lane::new("a").unwrap(), Lane::new("b").unwrap());
+        let leases = leases(5);
+        let lanes = [Some(&a), Some(&a), Some(&b)].map(Option::<&Lane>::cloned);
+        let capped = Bundled {
+            number: 7,
+            leases: leases.iter().copied().zip(lanes).collect(),
+            until: None,
+        };
+        let bundles = Bundles::new(1);
+        bundles.add(capped);
+        bundles.add(bundled(8, &leases[3..], None));
+        let known = || {
+            let Known { numbers, lanes, leases } = bundles.known();
+            let mut rows: Vec<_> = lanes.into_iter().zip(numbers.into_iter().zip(leases)).collect();
+            rows.sort_unstable();
+            rows
+        };
+        // The other bundle is not of lanes with caps: whoever counts one of those looks into it.
+        assert_eq!(known(), [(a.clone(), (7, 2)), (b.clone(), (7, 1))]);
+        bundles.ended([leases[0], leases[2]].into_iter(), true);
+        assert_eq!(known(), [(a, (7, 1)), (b, (7, 0))]);
+        bundles.ended([leases[1]].into_iter(), false);
+        assert_eq!(known(), []);
     }
 
     #[test]

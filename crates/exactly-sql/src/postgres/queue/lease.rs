@@ -1,21 +1,24 @@
 //! Handing out tasks.
 
+mod capped;
 mod served;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use exactly::queue::{Ask, Fence, Lane, Lanes, Leased};
+use exactly::queue::{Ask, Fence, Lane, Lanes, Leased, filled};
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{Connection as _, PgConnection, Row as _};
 use tokio::time::{Instant, sleep};
 
-use self::served::{Served, in_turn, read, read_walk};
+use self::capped::Capped;
+use self::served::{Served, in_turn, read_walk};
 use super::PgQueue;
 use super::bundles::Bundled;
 use super::enqueue::corrupt;
 use crate::postgres::row::millis_code;
+use crate::postgres::sql::{PgQuery, Text};
 
 /// The most lanes that one statement walks over.
 const LANES_MAX: i64 = 64;
@@ -28,6 +31,10 @@ const FILL_ROUNDS_MAX: u32 = 8;
 
 /// How long a lease waits before it looks again, if it got nothing because others were just leasing from the same sheaves.
 const LOCKED_PAUSES_MS: [u64; 5] = [1, 2, 4, 8, 16];
+
+/// How long lanes without a cap are let be that had nothing, while nothing is heard of: with many lanes that have caps, walking over
+/// them costs more than leasing. So much later may come what was to wait until then.
+const NOTHING_FRESH: Duration = Duration::from_millis(50);
 
 /// How long it may take until a cap that another process set is honoured for a lane that had none, or the other way round.
 const CAPPED_FRESH: Duration = Duration::from_secs(1);
@@ -46,12 +53,14 @@ struct Round {
     capped_cursor: String,
     /// Whether any lane has a cap, and when that was read.
     capped: Option<(bool, Instant)>,
+    /// When no lane without a cap had anything, and what had been heard of by then.
+    nothing: Option<(u64, Instant)>,
 }
 
 impl Rounds {
     /// Lanes were changed by this process: look again.
     pub(super) fn lanes_changed(&self) {
-        self.change(|round| round.capped = None);
+        self.change(|round| (round.capped, round.nothing) = (None, None));
     }
 
     fn look(&self) -> Round {
@@ -61,15 +70,6 @@ impl Rounds {
     fn change(&self, change: impl FnOnce(&mut Round)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
-}
-
-/// A lane with a cap that this lease has locked.
-struct Capped {
-    lane: Lane,
-    cap: i64,
-    /// How many more of its tasks the worker takes.
-    share: i64,
-    has_sheaves: bool,
 }
 
 /// How many more tasks of lanes without a cap the worker takes.
@@ -95,6 +95,10 @@ impl<'a> Rooms<'a> {
         }
         Self { of, others }
     }
+
+    fn has_room_everywhere(&self) -> bool {
+        self.of.values().all(|room| *room > 0)
+    }
 }
 
 /// What one statement leased.
@@ -103,13 +107,23 @@ struct Part {
     served: Vec<Served>,
     /// The lanes that gave all that they were to give, so that they may have more.
     more: Vec<Lane>,
-    /// Whether all lanes were looked at, so that no others have any.
-    is_whole: bool,
+    reach: Reach,
     /// Whether others were faster, so that any lane may have more.
     is_overtaken: bool,
     is_locked: bool,
     /// The bundle that it has become.
     bundled: Option<Bundled>,
+}
+
+/// Which lanes were looked at.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Reach {
+    #[default]
+    Some,
+    /// No others have any.
+    All,
+    /// None, because they had nothing a moment ago.
+    None,
 }
 
 /// What was leased of all lanes.
@@ -118,6 +132,14 @@ struct Fair {
     served: Vec<Served>,
     bundles: Vec<Bundled>,
     is_locked: bool,
+}
+
+impl Fair {
+    fn take(&mut self, part: Part) {
+        self.served.extend(part.served);
+        self.bundles.extend(part.bundled);
+        self.is_locked |= part.is_locked;
+    }
 }
 
 impl Part {
@@ -133,7 +155,7 @@ impl Part {
         Self {
             served,
             more,
-            is_whole: false,
+            reach: Reach::Some,
             is_overtaken: false,
             is_locked: false,
             bundled: None,
@@ -184,25 +206,30 @@ impl PgQueue {
             let left = most - count(&fair.served);
             let others = if round == 0 { capped.len() } else { 0 };
             let rooms = Rooms::new(ask, &fair.served);
-            let open = self
+            let mut open = self
                 .lease_open(conn, ask, &lanes, left, i64::try_from(others).unwrap_or(0), &rooms)
                 .await?;
             let more = open.is_overtaken || !open.more.is_empty();
-            if open.is_whole {
-                lanes = Lanes::Only(open.more);
+            let reach = open.reach;
+            if reach != Reach::Some {
+                lanes = Lanes::Only(std::mem::take(&mut open.more));
             }
-            fair.bundles.extend(open.bundled);
-            fair.is_locked |= open.is_locked;
-            fair.served.extend(open.served);
-            let left = most - count(&fair.served);
-            let from_capped = self.lease_capped(conn, ask, left, &capped).await?;
-            for (_, _, task) in &from_capped.served {
-                if let Some(capped) = capped.iter_mut().find(|capped| capped.lane == task.lane) {
-                    capped.share -= 1;
-                }
+            fair.take(open);
+            let before = count(&fair.served);
+            // One of each at most, and so no more than its part.
+            let in_order = self.lease_in_order(conn, ask, most - before, &mut capped).await?;
+            let left = most - before - count(&in_order.served);
+            let from_capped = self.lease_capped(conn, ask, left, &mut capped).await?;
+            let more = more || !from_capped.more.is_empty() || !in_order.more.is_empty();
+            fair.take(in_order);
+            fair.take(from_capped);
+            if reach == Reach::None && count(&fair.served) == before {
+                // Then whoever asks has nothing, and would not ask again soon.
+                self.rounds.change(|round| round.nothing = None);
+                lanes = ask.lanes.clone();
+                continue;
             }
-            fair.served.extend(from_capped.served);
-            if count(&fair.served) >= most || !more && from_capped.more.is_empty() {
+            if count(&fair.served) >= i64::from(filled(ask.most)) || !more {
                 break;
             }
         }
@@ -231,19 +258,28 @@ impl PgQueue {
         others: i64,
         rooms: &Rooms<'_>,
     ) -> Result<Part, sqlx::Error> {
+        let nothing_of = |reach| Part {
+            reach,
+            ..Part::default()
+        };
+        if matches!(lanes, Lanes::Only(lanes) if lanes.is_empty()) {
+            return Ok(nothing_of(Reach::All));
+        }
+        let heard = self.announcer.heard();
+        let looks_everywhere =
+            matches!(lanes, Lanes::All) && ask.rescues_below.is_none() && rooms.has_room_everywhere();
         for _ in 0..WALKS_MAX {
             if most <= 0 {
                 break;
             }
-            let cursor = self.rounds.look().cursor;
+            let Round { cursor, nothing, .. } = self.rounds.look();
+            let is_fresh = |(before, at): (u64, Instant)| before == heard && at.elapsed() < NOTHING_FRESH;
+            if others > 0 && looks_everywhere && nothing.is_some_and(is_fresh) {
+                return Ok(nothing_of(Reach::None));
+            }
             let asked_at = Instant::now();
-            let rows = self
-                .sql
-                .lease
-                .query()
-                .bind(ask.worker.as_uuid())
-                .bind(millis_code(ask.lease))
-                .bind(most)
+            let rows = asked(&self.sql.lease, ask, most)
+                .bind(self.bundles.from(most))
                 .bind(&cursor)
                 .bind(LANES_MAX)
                 .bind(behind(&cursor, lanes))
@@ -251,15 +287,13 @@ impl PgQueue {
                 .bind(rooms.others)
                 .bind(rooms.of.keys().map(|lane| lane.as_str()).bind_iter())
                 .bind(rooms.of.values().copied().bind_iter())
-                .bind(rescues_below(ask))
-                .bind(self.bundles.from(most))
                 .fetch_all(&mut *conn)
                 .await?;
-            let (walk, served) = read_walk(&rows)?;
+            let (walk, served) = read_walk(&rows, false)?;
             self.bundles.count(walk.in_bundles);
             let bundled = walk.bundle.map(|number| Bundled {
                 number,
-                leases: served.iter().map(|(_, _, task)| task.lease).collect(),
+                leases: served.iter().map(|(_, _, task)| (task.lease, None)).collect(),
                 until: asked_at.checked_add(ask.lease),
             });
             // The next walk starts behind the last lane that got something, or behind the last that was looked at.
@@ -273,91 +307,27 @@ impl PgQueue {
                 let mut part = Part::new(served, most, walk.open + others);
                 part.more.extend(walk.used_up);
                 part.bundled = bundled;
-                part.is_whole = walk.walked < LANES_MAX && !overtaken;
+                if walk.walked < LANES_MAX && !overtaken {
+                    part.reach = Reach::All;
+                }
                 part.is_overtaken = overtaken;
                 part.is_locked = walk.is_locked;
+                if looks_everywhere {
+                    let has_nothing = part.reach == Reach::All && walk.found == 0 && !walk.is_locked;
+                    let nothing = has_nothing.then_some((heard, asked_at));
+                    self.rounds.change(|round| round.nothing = nothing);
+                }
                 return Ok(part);
             }
         }
         Ok(Part::default())
     }
+}
 
-    /// Lanes with a cap in which something is due. They stay locked until the transaction ends, so that nobody else counts
-    /// what runs in them meanwhile.
-    async fn lock_some_capped(&self, tx: &mut PgConnection, ask: &Ask) -> Result<Vec<Capped>, sqlx::Error> {
-        let most = usize::try_from(LANES_MAX.min(i64::from(ask.most))).unwrap_or(0);
-        let cursor = self.rounds.look().capped_cursor;
-        let mut locked = self.lock_capped(tx, ask, &cursor).await?;
-        if locked.len() < most && !cursor.is_empty() {
-            // Around to where it started. What is behind that is locked already.
-            let mut first = self.lock_capped(tx, ask, "").await?;
-            first.retain(|capped| capped.lane.as_str() <= cursor.as_str());
-            first.truncate(most - locked.len());
-            locked.append(&mut first);
-        }
-        // Where all of them have their turn, there is nowhere to go on.
-        let last = locked.last().filter(|_| locked.len() >= most);
-        let cursor = last.map(|capped| capped.lane.as_str().to_owned());
-        self.rounds
-            .change(|round| round.capped_cursor = cursor.unwrap_or_default());
-        Ok(locked)
-    }
-
-    async fn lock_capped(&self, tx: &mut PgConnection, ask: &Ask, after: &str) -> Result<Vec<Capped>, sqlx::Error> {
-        let query = self.sql.lock_capped.query().bind(after).bind(behind("", &ask.lanes));
-        let most = LANES_MAX.min(i64::from(ask.most));
-        let full = ask.share.iter().flat_map(|share| share.full(true)).map(Lane::as_str);
-        let rows = query.bind(most).bind(full.bind_iter()).fetch_all(tx).await?;
-        let capped = rows.iter().map(|row| {
-            let lane = lane(row.try_get(0)?)?;
-            Ok(Capped {
-                cap: row.try_get(1)?,
-                share: ask.room(&lane, true).into(),
-                has_sheaves: row.try_get(2)?,
-                lane,
-            })
-        });
-        capped.collect()
-    }
-
-    /// What waits in sheaves waits by itself then, as far as it may be leased now.
-    async fn spread(&self, tx: &mut PgConnection, ask: &Ask, locked: &[Capped]) -> Result<(), sqlx::Error> {
-        let sheaved = || locked.iter().filter(|capped| capped.has_sheaves);
-        if sheaved().next().is_some() {
-            let room = |capped: &Capped| capped.cap.min(capped.share).min(ask.most.into());
-            let spread = self.sql.spread.query();
-            let spread = spread.bind(sheaved().map(|capped| capped.lane.as_str()).bind_iter());
-            spread.bind(sheaved().map(room).bind_iter()).execute(tx).await?;
-        }
-        Ok(())
-    }
-
-    async fn lease_capped(
-        &self,
-        tx: &mut PgConnection,
-        ask: &Ask,
-        most: i64,
-        locked: &[Capped],
-    ) -> Result<Part, sqlx::Error> {
-        if most <= 0 || locked.is_empty() {
-            return Ok(Part::default());
-        }
-        let rows = self
-            .sql
-            .lease_capped
-            .query()
-            .bind(ask.worker.as_uuid())
-            .bind(millis_code(ask.lease))
-            .bind(most)
-            .bind(locked.iter().map(|capped| capped.lane.as_str()).bind_iter())
-            .bind(locked.iter().map(|capped| capped.cap).bind_iter())
-            .bind(locked.iter().map(|capped| capped.share).bind_iter())
-            .bind(rescues_below(ask))
-            .fetch_all(tx)
-            .await?;
-        let served = rows.iter().map(|row| read(row, 0)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Part::new(served, most, i64::try_from(locked.len()).unwrap_or(i64::MAX)))
-    }
+/// A statement that leases so many at most, as far as all of them are alike.
+fn asked<'q>(text: &Text, ask: &'q Ask, most: i64) -> PgQuery<'q> {
+    let query = text.query().bind(ask.worker.as_uuid());
+    query.bind(millis_code(ask.lease)).bind(most).bind(rescues_below(ask))
 }
 
 fn rescues_below(ask: &Ask) -> i32 {

@@ -14,9 +14,12 @@ use crate::postgres::schema::Place;
 use crate::postgres::session::Sessions;
 use crate::postgres::sweep::Sweeper;
 
-/// For how long a transaction that has recorded something may be silent. Who adds the same key waits for it, and would wait for
-/// ever if its process stands still.
+/// For how long a transaction that has recorded something may be silent, unless sessions allow less. Who adds the same key waits for
+/// it, and would wait for ever if its process stands still.
 const SILENCE_MS_MAX: u32 = 60_000;
+
+/// What it is set by.
+pub(in crate::postgres) const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
 
 impl PgQueue {
     pub(super) async fn record_on(
@@ -67,6 +70,8 @@ impl PgQueue {
             .bind(end.outcome().map(AsRef::<[u8]>::as_ref))
             .bind(failure.map(|failure| failure.kind.code()))
             .bind(failure.map(|failure| failure.message.as_str()))
+            .bind(&self.defaults.idle_timeout)
+            .bind(&self.defaults.silence)
             .fetch_one(conn)
             .await?;
         added.try_get(0)
@@ -86,6 +91,8 @@ impl PgQueue {
             .bind(task.payload().as_ref())
             .bind(version_code(task.version()))
             .bind(outcome)
+            .bind(&self.defaults.idle_timeout)
+            .bind(&self.defaults.silence)
             .fetch_optional(conn)
             .await?;
         Ok(added.is_some())
@@ -108,10 +115,10 @@ pub(super) fn prune_marks(sessions: Arc<Sessions>, place: &Place) -> Sweeper {
     Sweeper::of(sessions, &place.marks(), "name", &expired, "select count(*) from gone")
 }
 
-/// The fence is that of a first lease. How long the session may be silent is set only by who has added the task, and never
-/// to longer than the session allows already.
+/// The fence is that of a first lease. How long the session may be silent is set only by who has added the task, and never to longer
+/// than it may already.
 pub(super) fn sql(table: &str, attempts: &str) -> String {
-    let silence = silence();
+    let silence = silence("$12", "$13");
     let uncounted = uncounted();
     format!(
         "with t as materialized (select {NOW} as now, floor(1000 * extract(epoch from {NOW}))::int8 + 1 as fence),
@@ -137,10 +144,10 @@ pub(super) fn sql(table: &str, attempts: &str) -> String {
 
 /// The same for one that is done: nothing is noted of the attempt, and nothing comes back if the key is there.
 pub(super) fn done_sql(table: &str) -> String {
-    let silence = silence();
+    let silence = silence("$8", "$9");
     format!(
         "insert into {table} (enqueued_at, started_at, ended_at, fence, version, state, id, kind, key, lane, payload, outcome)
-         select t.now, t.now, t.now, floor(1000 * extract(epoch from t.now))::int8 + 1, $6::int4, 3, $1::uuid, $2::text,
+         select t.now, t.now, t.now, floor(1000 * date_part('epoch', t.now))::int8 + 1, $6::int4, 3, $1::uuid, $2::text,
                 $3::text, $4::text, $5::bytea, $7::bytea
          from (select {NOW} as now) t
          on conflict (id) do nothing
@@ -148,11 +155,19 @@ pub(super) fn done_sql(table: &str) -> String {
     )
 }
 
-/// Sets how long the session may be silent in this transaction.
-fn silence() -> String {
-    const SETTING: &str = "idle_in_transaction_session_timeout";
+/// Sets how long the session may be silent in this transaction. If that is as `usual` for sessions, what comes of it is known.
+fn silence(usual: &str, then: &str) -> String {
+    let setting = format!("current_setting('{IDLE_TIMEOUT}')");
     format!(
-        "set_config('{SETTING}', ceil(least({SILENCE_MS_MAX}, 1000 * extract(epoch from
-             nullif(current_setting('{SETTING}')::interval, interval '0'))))::int8::text, true)"
+        "set_config('{IDLE_TIMEOUT}', case when {setting} = {usual}::text then {then}::text else {} end, true)",
+        least_silence()
+    )
+}
+
+/// How long a transaction of this session that has recorded something may be silent, in milliseconds.
+pub(in crate::postgres) fn least_silence() -> String {
+    format!(
+        "ceil(least({SILENCE_MS_MAX}, 1000 * extract(epoch from
+             nullif(current_setting('{IDLE_TIMEOUT}')::interval, interval '0'))))::int8::text"
     )
 }

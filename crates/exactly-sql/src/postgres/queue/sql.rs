@@ -13,7 +13,7 @@ use exactly::queue::{FailureKind, RESCUED_FOR_EVER, TaskState};
 
 use self::bundling::{Bundling, STEP, in_bundles, seen, view};
 pub(super) use self::bundling::{shown_state, unwritten};
-use self::leasing::{lease, lease_capped, lock_capped};
+use self::leasing::{lease, lease_capped, lease_in_order, lock_capped};
 pub(super) use self::sheaves::SHEAVED;
 use self::sheaves::{own_state, sheaved, spread};
 use super::record;
@@ -57,6 +57,8 @@ pub(super) struct Sql {
     pub(super) lock_capped: Text,
     pub(super) spread: Text,
     pub(super) lease_capped: Text,
+    /// The same for lanes whose cap is one.
+    pub(super) lease_in_order: Text,
     pub(super) any_capped: Text,
     pub(super) renew: Text,
     /// Leases of tasks that run.
@@ -104,6 +106,7 @@ impl Sql {
             lock_capped: Text::new(lock_capped(place)),
             spread: Text::new(spread(place)),
             lease_capped: Text::new(lease_capped(place)),
+            lease_in_order: Text::new(lease_in_order(place)),
             any_capped: Text::new(format!("select exists (select from {lanes} where cap is not null)")),
             renew: Text::new(renew(&table)),
             running: Text::new(format!(
@@ -198,10 +201,9 @@ fn insert(table: &str, sheaves: Option<&str>) -> String {
 
 fn insert_one(table: &str) -> String {
     format!(
-        "insert into {table} (due_at, enqueued_at, fence, version, id, kind, key, lane, payload)
-         select t.now + $6::int8 * interval '1 millisecond', t.now, floor(1000 * extract(epoch from t.now))::int8, $7::int4,
-                $1::uuid, $2::text, $3::text, $4::text, $5::bytea
-         from (select {NOW} as now) t
+        "insert into {table} (enqueued_at, due_at, fence, version, id, kind, key, lane, payload)
+         values ({NOW}, {NOW} + $6::int8 * interval '1 millisecond', floor(1000 * date_part('epoch', {NOW}))::int8, $7::int4,
+                 $1::uuid, $2::text, $3::text, $4::text, $5::bytea)
          on conflict (id) do nothing"
     )
 }

@@ -109,6 +109,10 @@ end
 $exactly$;
 "#;
 
+/// Whether leases of a bundle were written into the rows of their tasks, by whomever.
+pub(in crate::postgres) const UNBUNDLED: &str =
+    "alter table {bundles} add column if not exists unbundled boolean not null default false;\n";
+
 /// Tasks that were enqueued together, in the order in which they are due. They are in no index of what waits, and the first `taken`
 /// of them are leased. `spots` is where their rows are, unless the table was written anew since.
 ///

@@ -17,7 +17,7 @@ impl TransactionalQueue for PgQueue {
 
     fn open(&self) -> Reply<'_, Self::Tx> {
         Box::pin(async move {
-            let opened = PgTransaction::open(&self.pool, self.defaults.begin, Duration::ZERO).await;
+            let opened = PgTransaction::open(&self.lender, self.defaults.begin, Duration::ZERO).await;
             opened.map_err(failed("open transaction"))
         })
     }

@@ -51,7 +51,7 @@ impl SqliteQueue {
                 let place = place(row, open.len())?;
                 gave[place] += 1;
                 let Open { room, is_capped, .. } = &mut open[place];
-                let task = read(row)?;
+                let task = read(row, *is_capped)?;
                 let is_left_out = ask.leaves_out(task.rescues);
                 // Nothing passes over what is next in a lane that has a cap: there the order counts.
                 let takes_room = !is_left_out || *is_capped;
@@ -177,7 +177,7 @@ fn place(row: &SqliteRow, lanes: usize) -> Result<usize, sqlx::Error> {
     place.ok_or_else(|| unreadable(0, "a row is of one of the lanes"))
 }
 
-fn read(row: &SqliteRow) -> Result<Leased, sqlx::Error> {
+fn read(row: &SqliteRow, is_capped: bool) -> Result<Leased, sqlx::Error> {
     Ok(Leased {
         lease: Lease {
             id: stored_id(row, 2)?,
@@ -186,6 +186,7 @@ fn read(row: &SqliteRow) -> Result<Leased, sqlx::Error> {
         kind: row.try_get::<&str, _>(3)?.into(),
         key: row.try_get::<&str, _>(4)?.into(),
         lane: lane(row, 5)?,
+        is_capped,
         version: count(row, 6)?,
         failures: count(row, 7)?,
         rescues: count(row, 8)?,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use exactly::Fenced;
 use exactly::queue::{
-    Ask, End, Failure, FailureKind, InspectQueue as _, Leased, Queue as _, Registry as _, Settlement, Task, TaskId,
-    TaskState, TransactionalQueue as _, WorkerId,
+    Ask, End, Failure, FailureKind, InspectQueue as _, Lane, Leased, Queue as _, Registry as _, Settlement, Task,
+    TaskId, TaskState, TransactionalQueue as _, WorkerId,
 };
 use exactly_conformance::{QueueHarness, TransactionalQueueHarness};
 use exactly_sql::{PgQueue, PgTransaction};
@@ -229,7 +229,7 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
         .migrate(false)
         .start()
         .await;
-    assert!(unmigrated.unwrap_err().to_string().contains("version 9"));
+    assert!(unmigrated.unwrap_err().to_string().contains("version 10"));
     let queue = yard.open().await;
     let back = Settlement::new(running.lease, End::Release);
     assert_eq!(queue.settle(&[back]).await.unwrap(), [Fenced::Applied]);
@@ -239,6 +239,34 @@ async fn tasks_of_an_older_schema_stay_as_they_are() {
     let mut tx = queue.open().await.unwrap();
     assert!(queue.raise_in(&mut tx, "a", 1).await.unwrap());
     assert_eq!(queue.cards("", "", 1).await.unwrap(), []);
+}
+
+/// Lanes without a cap are let be for a moment if they had nothing, and no longer, whether somebody tells of what has come or not.
+#[tokio::test]
+async fn a_lane_without_a_cap_is_found_beside_one_with_a_cap() {
+    let yard = Yard::fresh().await;
+    let (queue, other) = (yard.open().await, yard.open().await);
+    let in_lane = |key: &str, lane: &str| task(key).in_lane(Lane::new(lane).unwrap());
+    queue.cap_lane(&Lane::new("capped").unwrap(), Some(5000)).await.unwrap();
+    let capped: Vec<_> = (0..5000).map(|n| in_lane(&n.to_string(), "capped")).collect();
+    let _ = queue.enqueue(&capped).await.unwrap();
+    // Each time there is something of the other lane, and many times are longer than a moment.
+    let next = async || {
+        for _ in 0..500 {
+            let next = leased(&queue, 2).await;
+            if let Some(free) = next.into_iter().find(|leased| leased.lane.as_str() == "free") {
+                return free.key;
+            }
+        }
+        panic!("it is not found");
+    };
+    assert_eq!(leased(&queue, 2).await.len(), 2);
+    let silently = [in_lane("silently", "free")];
+    let mut conn = yard.0.pool.acquire().await.unwrap();
+    let _ = other.enqueue_within(&mut conn, &silently).await.unwrap();
+    assert_eq!(*next().await, *"silently");
+    let _ = other.enqueue(&[in_lane("aloud", "free")]).await.unwrap();
+    assert_eq!(*next().await, *"aloud");
 }
 
 /// As the version made them that did not know when they were raised: nobody does, so they are as young as the migration.

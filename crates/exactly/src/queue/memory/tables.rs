@@ -178,6 +178,7 @@ impl Tables {
             kind: view.kind.clone(),
             key: view.key.clone(),
             lane: view.lane.clone(),
+            is_capped,
             payload: view.payload.clone(),
             version: view.version,
             failures: view.failures,

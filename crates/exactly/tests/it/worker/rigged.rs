@@ -13,6 +13,7 @@ use exactly::queue::{
 use exactly::store::Reply;
 use exactly::{Fenced, StoreError, StoreErrorKind};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::app::PausedClock;
 
@@ -27,6 +28,8 @@ pub(crate) enum Fault {
     Hangs,
     /// It panics, and nothing was changed.
     Panics,
+    /// It is applied, after a moment.
+    Lingers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,6 +147,10 @@ impl RiggedQueue {
             };
             match fault {
                 None => reply.await,
+                Some(Fault::Lingers) => {
+                    sleep(Duration::from_millis(5)).await;
+                    reply.await
+                }
                 Some(Fault::Refuses) => down(),
                 Some(Fault::LosesReply) => {
                     reply.await?;

@@ -52,6 +52,22 @@ async fn all_places_are_used() {
     assert!(took < 80 * SECOND, "took {took:?}");
 }
 
+/// What is asked for is begun when all of it is there, so a worker with nothing to do does not wait for all that it may lease.
+#[tokio::test(start_paused = true)]
+async fn few_tasks_are_asked_for_first_and_then_twice_as_many() {
+    let queue = Arc::new(RiggedQueue::new());
+    enqueue(&queue, "work", 100).await;
+    let _running = builder(&queue, Counting::taking(3600 * SECOND))
+        .concurrency(4)
+        .lane_concurrency(4)
+        .prefetch(96)
+        .start()
+        .unwrap();
+    sleep(SECOND).await;
+    // All of them, so that nothing is looked for again.
+    assert_eq!(queue.calls(Verb::Lease), [16, 32, 52]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_free_place_is_not_left_empty_for_long() {
     let queue = Arc::new(RiggedQueue::new());

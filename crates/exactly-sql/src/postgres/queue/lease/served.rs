@@ -52,19 +52,29 @@ impl Walk {
 }
 
 /// What a walk saw and leased.
-pub(super) fn read_walk(rows: &[PgRow]) -> Result<(Walk, Vec<Served>), sqlx::Error> {
+pub(super) fn read_walk(rows: &[PgRow], is_capped: bool) -> Result<(Walk, Vec<Served>), sqlx::Error> {
     let mut walk = None;
-    let mut served = Vec::with_capacity(rows.len());
+    let mut served: Vec<Served> = Vec::with_capacity(rows.len());
     for row in rows {
         match Walk::read(row)? {
             Some(read) => walk = Some(read),
-            None => served.push(read(row, WALK_COLUMNS)?),
+            None => served.push(read(row, WALK_COLUMNS, is_capped, served.last())?),
         }
     }
     Ok((walk.ok_or(sqlx::Error::RowNotFound)?, served))
 }
 
-pub(super) fn read(row: &PgRow, first: usize) -> Result<Served, sqlx::Error> {
+/// Tasks that were leased in order, without anything before them in their rows.
+pub(super) fn read_tasks(rows: &[PgRow]) -> Result<Vec<Served>, sqlx::Error> {
+    rows.iter().map(|row| read(row, 0, true, None)).collect()
+}
+
+/// `before` is the one that was read before it, which mostly has the same lane.
+fn read(row: &PgRow, first: usize, is_capped: bool, before: Option<&Served>) -> Result<Served, sqlx::Error> {
+    let name: &str = row.try_get(first + 4)?;
+    let same = before
+        .map(|(_, _, before)| &before.lane)
+        .filter(|lane| lane.as_str() == name);
     let due_at: PgTime = row.try_get(first + 10)?;
     let leased = Leased {
         lease: Lease {
@@ -73,7 +83,8 @@ pub(super) fn read(row: &PgRow, first: usize) -> Result<Served, sqlx::Error> {
         },
         kind: row.try_get::<&str, _>(first + 2)?.into(),
         key: row.try_get::<&str, _>(first + 3)?.into(),
-        lane: lane(row.try_get(first + 4)?)?,
+        lane: same.map_or_else(|| lane(name), |lane| Ok(lane.clone()))?,
+        is_capped,
         payload: Bytes::copy_from_slice(row.try_get(first + 5)?),
         version: row.try_get::<i32, _>(first + 6)?.cast_unsigned(),
         failures: row.try_get::<i32, _>(first + 7)?.cast_unsigned(),

@@ -51,7 +51,7 @@ pub(in super::super) fn unwritten(row: &str) -> String {
 
 /// Tasks in bundles, with the fences that their rows have while they are leased by them.
 pub(super) fn in_bundles(bundles: &str) -> String {
-    format!("select u.id, u.fence from {bundles} b, unnest(b.ids, b.fences) as u (id, fence)")
+    format!("select u.id, u.fence from (select unnest(b.ids) as id, unnest(b.fences) as fence from {bundles} b) u")
 }
 
 /// What is `picked`: what was `found`, whose rows or sheaves are locked, and is in no bundle that came meanwhile. That `found` is
@@ -70,9 +70,10 @@ pub(super) fn meanwhile(place: &Place) -> String {
     )
 }
 
-/// Whether what is `picked` becomes a bundle: if it is `$12` tasks or more, and a sixteenth of that from each lane that was looked at.
+/// Whether what is `picked` becomes a bundle: if it is `$5` tasks or more, and a sixteenth of that from each lane that was looked at.
 /// A lane whose tasks are all in bundles is still walked over, so they are not to be a few of many lanes.
-pub(super) const IS_BUNDLE: &str = "select count(*) >= $12 and count(*) / greatest($12 / 16, 1) >= (select count(*) from open) as is_bundle from picked";
+pub(super) const IS_BUNDLE: &str =
+    "select count(*) >= $5 and count(*) / greatest($5 / 16, 1) >= (select count(*) from open) as is_bundle from picked";
 
 /// Leases what is `picked`, if it becomes a bundle.
 pub(super) fn bundling(bundles: &str) -> String {
@@ -177,17 +178,27 @@ fn unbundle_ended(table: &str, bundles: &str) -> String {
     )
 }
 
+/// Whoever leased what is in such a bundle learns by `unbundled` that it no longer knows all that became of it. That waits for nobody: who
+/// has the bundle locked says the same if it commits. If it does not, too much counts as leased until the bundle has ended.
 fn write_out(table: &str, bundles: &str, which: &str, locking: &str, until: &str) -> String {
     format!(
         "with wanted as materialized (
-             select b.worker, b.leased_at, b.until, u.id, u.fence
+             select b.number, b.worker, b.leased_at, b.until, u.id, u.fence
              from {bundles} b, unnest(b.ids, b.fences) as u (id, fence)
              where {which}
          ),
          free as materialized (
-             select c.id, w.worker, w.leased_at, w.until from wanted w join {table} c on c.id = w.id
+             select c.id, w.number, w.worker, w.leased_at, w.until from wanted w join {table} c on c.id = w.id
              where c.fence = w.fence and {unwritten}
              {locking}
+         ),
+         told as (
+             update {bundles} b set unbundled = true
+             where b.number in (
+                 select m.number from {bundles} m
+                 where m.number = any (array(select f.number from free f)) and not m.unbundled
+                 for update {SKIP_LOCKED}
+             )
          )
          update {table} c
          set state = 1, fence = c.fence + {STEP}, worker = f.worker, started_at = f.leased_at, ready_at = c.due_at,

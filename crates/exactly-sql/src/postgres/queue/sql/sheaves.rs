@@ -24,6 +24,10 @@ const TASKS_MAX: i64 = 1000;
 /// been there.
 const SHEAVES_MAX: i64 = 1000;
 
+/// How many tasks most sheaves have at least, by which it is told how many are looked at. They are made of more, and may have been taken
+/// from.
+const TASKS_USUAL: i64 = 4;
+
 /// Puts those of the tasks that were `added` which are to be in them into sheaves.
 pub(super) fn sheaved(sheaves: &str) -> String {
     format!(
@@ -39,21 +43,17 @@ pub(super) fn sheaved(sheaves: &str) -> String {
 }
 
 /// What is `found` in the lanes that are `open`: of each what is due before its first sheaf, and then what is in sheaves. They are
-/// locked, and so are the rows of what is in none.
+/// locked, and so are the rows of what is in none. What is not where its sheaf says is looked for by its id.
 pub(super) fn slices(place: &Place) -> String {
     let table = place.quoted();
     let of_sheaf = format!("c.state + 0 = {SHEAVED} and c.fence = n.fence");
     format!(
         "{at_hand},
          {SHARED_OUT},
-         named as materialized (
+         named as not materialized (
              select s.place, s.fence, u.id, u.spot
              from slice s, unnest(s.ids[s.taken + 1 : s.taken + s.take], s.spots[s.taken + 1 : s.taken + s.take]) as u (id, spot)
              where s.take > 0
-         ),
-         moved as materialized (
-             select exists (select from named n where not exists (
-                 select from {table} c where c.ctid = n.spot and c.id = n.id and {of_sheaf})) as elsewhere
          ),
          found as materialized (
              select a.place_in_table, a.id, a.fence, a.kind, a.key, a.lane, a.payload, a.version, a.failures, a.rescues,
@@ -62,11 +62,13 @@ pub(super) fn slices(place: &Place) -> String {
              where case when a.place in (select p.place from part p where p.tasks < p.alone)
                  then a.nth <= (select p.tasks from part p where p.place = a.place) else true end
              union all
-             select {COLUMNS}, n.place, true from named n join {table} c on c.ctid = n.spot
-             where not (select elsewhere from moved)
-             union all
-             select {COLUMNS}, n.place, true from named n join {table} c on c.id = n.id
-             where (select elsewhere from moved) and {of_sheaf}
+             select f.*, n.place, true
+             from named n, lateral (
+                 select {COLUMNS} from {table} c where c.ctid = n.spot and c.id = n.id and {of_sheaf}
+                 union all
+                 select {COLUMNS} from {table} c where c.id = n.id and {of_sheaf}
+                 limit 1
+             ) f
          )",
         at_hand = at_hand(place),
     )
@@ -80,7 +82,8 @@ const COLUMNS: &str =
 /// Of each lane no more than its quota: what waits `alone`, and every `next_sheaf`. No more is locked than may be leased, since
 /// others would find nothing.
 ///
-/// As many sheaves are taken from as there are tasks wanted, and none behind a task that waits by itself: that one is next.
+/// As many sheaves are taken from as have the tasks that are wanted, unless they have far fewer than is usual, and none behind a task
+/// that waits by itself: that one is next.
 fn at_hand(place: &Place) -> String {
     let (table, sheaves) = (place.quoted(), place.sheaves());
     format!(
@@ -89,13 +92,13 @@ fn at_hand(place: &Place) -> String {
              from (select o.place, s.* from open o, lateral (
                  select s.number, s.due_at, s.fence, s.tasks - s.taken as rest, s.taken, s.lane, s.ids, s.spots
                  from {sheaves} s
-                 where s.lane = o.lane and s.due_at <= {AT_START} and $11 > 0
+                 where s.lane = o.lane and s.due_at <= {AT_START} and $4 > 0
                  order by s.due_at
                  limit (
                      select 1 + count(*) from (
                          select sum(v.tasks - v.taken) over (order by v.due_at, v.number) as tasks from (
                              select v.* from {sheaves} v where v.lane = o.lane order by v.due_at
-                             limit least({SHEAVES_MAX}, o.quota) - 1
+                             limit least({SHEAVES_MAX}, o.quota / {TASKS_USUAL} + 1)
                          ) v
                      ) v
                      where v.tasks < o.quota
@@ -112,7 +115,7 @@ fn at_hand(place: &Place) -> String {
              select p.*, row_number() over (partition by p.place order by p.due_at) as nth
              from (select p.*, o.place from front o, lateral (
                  select {COLUMNS} from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at <= o.until and c.rescues < $11
+                 where c.state = 0 and c.lane = o.lane and c.due_at <= o.until and c.rescues < $4
                        and (c.id, c.fence) not in ({in_bundles})
                  order by c.due_at
                  limit o.quota
@@ -122,7 +125,7 @@ fn at_hand(place: &Place) -> String {
          halt as materialized (
              select o.place, coalesce((
                  select c.due_at from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at > o.until and c.rescues < $11
+                 where c.state = 0 and c.lane = o.lane and c.due_at > o.until and c.rescues < $4
                        and (c.id, c.fence) not in ({in_bundles})
                  order by c.due_at
                  limit 1), 'infinity') as until

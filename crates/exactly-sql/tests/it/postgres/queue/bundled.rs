@@ -126,8 +126,8 @@ async fn a_bundle_that_came_meanwhile_is_seen() {
     let queue = yard.open().await;
     let _ = queue.enqueue(&[task("a")]).await.unwrap();
     let lane = task("a").lane().clone();
-    // In a lane with a cap, rows are waited for.
-    queue.cap_lane(&lane, Some(5)).await.unwrap();
+    // In a lane that is in order, rows are waited for.
+    queue.cap_lane(&lane, Some(1)).await.unwrap();
     let schema = &yard.0.0.schema;
     let bundle = format!(
         "begin;
@@ -151,7 +151,7 @@ async fn a_bundle_that_was_rolled_back_is_none() {
     let yard = Bundled::fresh().await;
     let queue = yard.open().await;
     let capped = Lane::new("capped").unwrap();
-    queue.cap_lane(&capped, Some(5)).await.unwrap();
+    queue.cap_lane(&capped, Some(1)).await.unwrap();
     let tasks = ["a", "b", "c"].map(task).into_iter().chain([task("d").in_lane(capped)]);
     let _ = queue.enqueue(&tasks.collect::<Vec<_>>()).await.unwrap();
     let lock = format!(
