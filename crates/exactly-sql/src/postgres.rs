@@ -12,6 +12,7 @@ mod flush;
 mod group;
 mod held;
 mod inspect;
+mod lend;
 mod listen;
 mod operate;
 mod queue;
@@ -34,6 +35,7 @@ use exactly::store::{Reply, Wakeups, Watch};
 use exactly::{Call, CallId, Claim, Fenced, Keep, Store, StoreError, StoreErrorKind, Verdict};
 use sqlx::PgPool;
 
+use self::lend::Lender;
 use self::listen::Listener;
 use self::operate::Trail;
 use self::schema::{Layout, Place};
@@ -51,6 +53,9 @@ pub use self::tx::PgTransaction;
 ///
 /// With [`TransactionalStore`](exactly::TransactionalStore), a record commits in the same transaction as the effect.
 /// Without, concurrent steps share statements and commits, and the cost of a call falls as the load rises.
+///
+/// Transactions that follow each other within milliseconds share a connection of the pool while that has others, so its `before_acquire` and
+/// `after_release` are called around all of them: what one sets for its session, the next one finds.
 ///
 /// Keeps up to `flushers + 2` connections open besides the pool's: one for each batch under way, one that sweeps and one
 /// that listens. One more is open while records are asked for that transactions elsewhere hold, and up to four while batches wait for keys
@@ -84,6 +89,7 @@ pub struct PgStore {
     sweeper: Arc<Sweeper>,
     trail: Arc<Trail>,
     defaults: Arc<Defaults>,
+    lender: Arc<Lender>,
     table: Arc<str>,
     _listener: Arc<Listener>,
 }

@@ -12,6 +12,7 @@ use sqlx::{PgConnection, PgPool, Row as _};
 use super::PgStore;
 use super::checks::{self, Accept};
 use super::flush::PgFlush;
+use super::lend::Lender;
 use super::listen::{Listener, waking};
 use super::operate::Trail;
 use super::schema::{self, Layout, Place};
@@ -157,6 +158,7 @@ impl PgStoreBuilder {
             trail: Arc::new(Trail::new(Arc::clone(&sessions), &place)),
             sweeper: Arc::new(Sweeper::new(sessions, &place)),
             _listener: Arc::new(Listener::start(pool.clone(), channel, waking(wakeups.clone()))),
+            lender: Arc::new(Lender::new(pool.clone())),
             pool,
             sql,
             wakeups,

@@ -16,7 +16,7 @@ use crate::name::{Name, TRAIL, VERSIONS};
 const CALLS: [&str; 3] = [RECORDS, TRAIL_OF_ALL, COMPLETE];
 
 /// The same for tables of tasks.
-const TASKS: [&str; 9] = [
+const TASKS: [&str; 10] = [
     super::queue::TABLES,
     super::queue::READY,
     super::queue::CARDS,
@@ -27,6 +27,7 @@ const TASKS: [&str; 9] = [
     super::queue::PUBLISH,
     super::queue::BUNDLES,
     super::queue::SHEAVES,
+    super::queue::UNBUNDLED,
 ];
 
 const RECORDS: &str = r"create table if not exists {table} (

@@ -11,6 +11,7 @@ use sqlx::postgres::{PgBindIterExt as _, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
 use super::failure::{is_lock_timeout, is_stale_plan};
+use super::queue::{IDLE_TIMEOUT, least_silence};
 use super::row::{PgTime, StoredRecord, attempt_code, millis_code, on_lost_code};
 use super::session::within;
 use super::settle::Columns;
@@ -39,14 +40,22 @@ pub(super) struct Defaults {
     lock_timeout: String,
     /// Opens a transaction that is read committed, so that a begin that waited for another one can read what it left.
     pub(super) begin: &'static str,
+    /// For how long a transaction may be silent.
+    pub(super) idle_timeout: String,
+    /// The same once it has recorded a task, in milliseconds.
+    pub(super) silence: String,
     /// What makes commits durable, unless it is accepted that they are not.
     pub(super) synchronous_commit: Option<String>,
 }
 
 impl Defaults {
     pub(super) async fn read(conn: &mut PgConnection, synchronous_commit: Option<String>) -> Result<Self, sqlx::Error> {
-        let sql = "select current_setting('lock_timeout'), current_setting('default_transaction_isolation')";
-        let row = sqlx::query(sql).fetch_one(conn).await?;
+        let sql = format!(
+            "select current_setting('lock_timeout'), current_setting('default_transaction_isolation'),
+                    current_setting('{IDLE_TIMEOUT}'), {}",
+            least_silence()
+        );
+        let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(conn).await?;
         // Said only where it makes a difference: it costs a few per cent of a whole transaction.
         let begin = match row.try_get(1)? {
             "read committed" => "begin",
@@ -55,6 +64,8 @@ impl Defaults {
         Ok(Self {
             lock_timeout: row.try_get(0)?,
             begin,
+            idle_timeout: row.try_get(2)?,
+            silence: row.try_get(3)?,
             synchronous_commit,
         })
     }
@@ -67,7 +78,7 @@ impl TransactionalStore for PgStore {
     /// a minute.
     fn open(&self, lock_wait: Duration) -> Reply<'_, Self::Tx> {
         Box::pin(async move {
-            let opened = PgTransaction::open(&self.pool, self.defaults.begin, lock_wait).await;
+            let opened = PgTransaction::open(&self.lender, self.defaults.begin, lock_wait).await;
             opened.map_err(failed("open transaction"))
         })
     }

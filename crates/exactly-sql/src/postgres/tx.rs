@@ -7,27 +7,31 @@ use std::time::Duration;
 
 use exactly::CallId;
 use exactly::store::Wakeups;
-use sqlx::pool::PoolConnection;
-use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, PgPool, Postgres, SqlSafeStr as _};
+use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, Postgres, SqlSafeStr as _};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::failure::{is_stale_plan, is_timeout};
+use super::lend::{Lender, Lent};
 use super::queue::Announcer;
-use super::session::{ACQUIRE_TIMEOUT, acquire, within};
+use super::session::{ACQUIRE_TIMEOUT, within};
 
 /// What sqlx's own transaction is made of, which holds on to its connection: it could never be closed.
-type Manager = <Postgres as Database>::TransactionManager;
+pub(super) type Manager = <Postgres as Database>::TransactionManager;
 
 /// How long committing or rolling back may take.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open transaction on a connection of the callers' pool.
 ///
 /// It derefs to the connection, so `&mut *tx` runs the effect's statements. Dropping it rolls back. It commits through
 /// [`commit`](exactly::TransactionalStore::commit) only.
+///
+/// One that follows another closely was begun by the message that committed that one, so its `now()` may be some milliseconds older than its
+/// opening; `clock_timestamp()` is not.
 pub struct PgTransaction {
     // `None` only once the transaction has ended.
-    conn: Option<PoolConnection<Postgres>>,
+    conn: Option<Lent>,
+    lender: Arc<Lender>,
     /// What opened it, to open it again.
     begin: &'static str,
     pub(super) lock_wait: Duration,
@@ -45,24 +49,38 @@ pub struct PgTransaction {
 }
 
 impl PgTransaction {
-    pub(super) async fn open(pool: &PgPool, begin: &'static str, lock_wait: Duration) -> Result<Self, sqlx::Error> {
+    pub(super) async fn open(
+        lender: &Arc<Lender>,
+        begin: &'static str,
+        lock_wait: Duration,
+    ) -> Result<Self, sqlx::Error> {
+        let mut lent = lender.lend().await?;
+        let is_begun = lent.is_begun();
+        lent.set_begun(false);
         let mut tx = Self {
-            conn: Some(acquire(pool).await?),
+            conn: Some(lent),
+            lender: Arc::clone(lender),
             lock_wait,
-            whole: false,
+            whole: is_begun,
             fresh: true,
             touched: true,
             arrivals: Vec::new(),
             settled: Vec::new(),
             begin,
         };
-        within(ACQUIRE_TIMEOUT, Manager::begin(tx.own(), Some(begin.into_sql_str()))).await?;
-        tx.whole = true;
+        if !is_begun {
+            within(ACQUIRE_TIMEOUT, Manager::begin(tx.own(), Some(begin.into_sql_str()))).await?;
+            tx.whole = true;
+        }
         Ok(tx)
     }
 
     /// The connection, for statements of the store's or a queue's own.
     pub(super) fn own(&mut self) -> &mut PgConnection {
+        self.lent()
+    }
+
+    fn lent(&mut self) -> &mut Lent {
         self.conn.as_mut().expect("the transaction is open")
     }
 
@@ -119,23 +137,19 @@ impl PgTransaction {
     /// On an error the connection is closed: whether it was before or after the commit, nothing is left open.
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
         self.whole = false;
-        let touched = self.touched;
+        // The server answers the commit of an aborted transaction with a rollback and calls it a success. After a statement of the
+        // store's own that went well it cannot be aborted. The next one is begun by the same message, so for sqlx it is still this one.
+        let first = if self.touched { "select" } else { "" };
+        let sql = format!("{first}; commit; {}", self.begin);
         let conn = self.own();
         if Manager::get_transaction_depth(conn) != 1 {
             return Err(sqlx::Error::Protocol(
                 "a transaction within it is still open".to_owned(),
             ));
         }
-        within(END_TIMEOUT, async {
-            // The server answers the commit of an aborted transaction with a rollback and calls it a success. After a
-            // statement of the store's own that went well it cannot be aborted.
-            if touched {
-                sqlx::raw_sql("select").execute(&mut *conn).await?;
-            }
-            Manager::commit(conn).await
-        })
-        .await?;
-        self.conn.take();
+        within(END_TIMEOUT, sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn)).await?;
+        self.lent().set_begun(true);
+        self.give_back();
         self.arrivals.iter().for_each(|queue| queue.announce());
         self.settled.iter().for_each(|(wakeups, id)| wakeups.wake(id));
         Ok(())
@@ -154,8 +168,15 @@ impl PgTransaction {
             Ok(())
         });
         match rollback.await {
-            Ok(()) => drop(self.conn.take()),
+            Ok(()) => self.give_back(),
             Err(error) => tracing::debug!(%error, "roll back by closing the connection"),
+        }
+    }
+
+    /// It has ended, and its connection is as good as before.
+    fn give_back(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            self.lender.take_back(conn);
         }
     }
 }
@@ -202,7 +223,7 @@ impl Drop for PgTransaction {
             }
         } else {
             // The pool would ask it whether it is well, and wait for the answer.
-            drop(conn.detach());
+            conn.close();
         }
     }
 }

@@ -4,6 +4,7 @@ mod batch;
 mod failure;
 mod held;
 mod joined;
+mod lent;
 pub(crate) mod queue;
 mod scheduler;
 mod server;
