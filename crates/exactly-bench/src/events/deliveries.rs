@@ -28,7 +28,7 @@ pub(super) const PROGRAM: &str = "deliveries";
 
 /// Handlers at once, and tasks leased ahead.
 const CONCURRENCY: usize = 64;
-const PREFETCH: usize = 1000;
+const PREFETCH: usize = 4000;
 /// Connections of the dispatcher and of whoever publishes.
 pub(super) const CONNECTIONS: u32 = 4;
 const PUBLISHED_AT_ONCE: u64 = 500;

@@ -25,6 +25,8 @@ use crate::versus::{Course, Pace, Turn};
 
 const DATABASE: &str = "bench_exchange";
 const CLIENTS: u32 = 8;
+/// More than are in use at once, as most pools have.
+const CONNECTIONS: u32 = 2 * CLIENTS;
 
 const TABLES: &str = "
     create table invoices (id bigint generated always as identity primary key, number bigint not null, cents bigint not null);
@@ -76,7 +78,9 @@ pub(super) async fn measure(server: &Database, pace: Pace) -> Result<Vec<Finding
 }
 
 async fn on(database: &Database, pace: Pace) -> Result<Vec<Finding>> {
-    let pool = PgPoolOptions::new().max_connections(CLIENTS).test_before_acquire(false);
+    let pool = PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .test_before_acquire(false);
     let pool = pool.connect(&database.url).await?;
     database.execute(TABLES.to_owned()).await?;
     let queue = Arc::new(PgQueue::builder(pool.clone()).start().await?);
