@@ -17,6 +17,7 @@ mod record;
 mod registry;
 mod renew;
 mod settle;
+mod spot;
 mod sql;
 mod tables;
 mod transactional;

@@ -1,19 +1,16 @@
 //! Leases of many tasks that are one row.
 
-use std::collections::{HashMap, HashSet};
+mod unbundling;
+
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use exactly::queue::{Lane, Lease, Ruling};
-use sqlx::postgres::PgBindIterExt as _;
-use sqlx::{PgConnection, Row as _};
+use exactly::queue::{Lane, Lease};
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use super::PgQueue;
-use super::lease::fence_code;
-use super::settle::read_leases;
-use crate::postgres::row::millis_code;
-use crate::postgres::sql::Text;
+use super::spot::Spot;
 
 /// How many tasks may be in bundles of all processes for each one that is asked for, and at all: whoever leases passes over those
 /// in its lanes.
@@ -35,9 +32,9 @@ pub(super) struct Bundles {
 
 #[derive(Debug, Default)]
 struct State {
-    bundles: HashMap<i64, Bundle>,
-    /// In which bundle a lease is, and in which lane if that has a cap.
-    places: HashMap<Lease, (i64, Option<Lane>)>,
+    bundles: HashMap<i64, Bundle, RandomState>,
+    /// In which bundle a lease is. Looked for several times for each task, so not by std's hash, which costs more than the rest of it.
+    places: HashMap<Lease, Place, RandomState>,
     /// How many tasks are in bundles of all processes, as far as is known.
     tasks: i64,
     looked_at: Option<Instant>,
@@ -47,10 +44,25 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Bundled {
     pub(super) number: i64,
-    /// With their lanes, if those have caps.
-    pub(super) leases: Vec<(Lease, Option<Lane>)>,
+    pub(super) leases: Vec<InBundle>,
     /// When it ends; never, if that is too far away to be told.
     pub(super) until: Option<Instant>,
+}
+
+/// A lease in one.
+#[derive(Clone, Debug)]
+pub(super) struct InBundle {
+    pub(super) lease: Lease,
+    /// Its lane, if that has a cap.
+    pub(super) lane: Option<Lane>,
+    pub(super) spot: Spot,
+}
+
+#[derive(Debug)]
+struct Place {
+    number: i64,
+    lane: Option<Lane>,
+    spot: Spot,
 }
 
 #[derive(Debug)]
@@ -61,7 +73,7 @@ struct Bundle {
     /// Whether all those that have ended are known to be committed.
     sure: bool,
     /// How many have not ended of each lane; nothing if its lanes have no caps.
-    by_lane: HashMap<Lane, i64>,
+    by_lane: HashMap<Lane, i64, RandomState>,
 }
 
 /// What this process knows of bundles that lanes with caps are in, a row for each bundle and lane.
@@ -140,13 +152,13 @@ impl Bundles {
             until,
             left: leases.len(),
             sure: true,
-            by_lane: HashMap::new(),
+            by_lane: HashMap::default(),
         };
-        for (lease, lane) in leases {
+        for InBundle { lease, lane, spot } in leases {
             if let Some(lane) = &lane {
                 *bundle.by_lane.entry(lane.clone()).or_default() += 1;
             }
-            state.places.insert(lease, (number, lane));
+            state.places.insert(lease, Place { number, lane, spot });
         }
         state.bundles.insert(number, bundle);
     }
@@ -174,7 +186,15 @@ impl Bundles {
     pub(super) fn numbers(&self, leases: impl Iterator<Item = Lease>) -> Vec<Option<i64>> {
         let state = self.state();
         leases
-            .map(|lease| state.places.get(&lease).map(|(number, _)| *number))
+            .map(|lease| state.places.get(&lease).map(|place| place.number))
+            .collect()
+    }
+
+    /// The same, with where their rows are; nothing unless all of them are in bundles.
+    pub(super) fn spots(&self, leases: impl Iterator<Item = Lease>) -> Option<(Vec<i64>, Vec<Spot>)> {
+        let state = self.state();
+        leases
+            .map(|lease| state.places.get(&lease).map(|place| (place.number, place.spot)))
             .collect()
     }
 
@@ -182,7 +202,7 @@ impl Bundles {
     pub(super) fn ended(&self, leases: impl Iterator<Item = Lease>, surely: bool) {
         let mut state = self.state();
         for lease in leases {
-            let Some((number, lane)) = state.places.remove(&lease) else {
+            let Some(Place { number, lane, .. }) = state.places.remove(&lease) else {
                 continue;
             };
             if let Some(bundle) = state.bundles.get_mut(&number) {
@@ -204,74 +224,8 @@ impl State {
             .retain(|_, bundle| bundle.until.is_none_or(|until| until > now));
         if self.bundles.len() < before {
             let Self { bundles, places, .. } = self;
-            places.retain(|_, (number, _)| bundles.contains_key(number));
+            places.retain(|_, place| bundles.contains_key(&place.number));
         }
-    }
-}
-
-impl PgQueue {
-    /// Writes those of these leases that are in bundles into the rows of their tasks, so that they can be settled as others. None
-    /// of them is in a bundle then.
-    pub(super) async fn unbundle(&self, conn: &mut PgConnection, leases: &[Lease]) -> Result<(), sqlx::Error> {
-        self.unbundle_by(&self.sql.bundles.unbundle, conn, leases, None).await?;
-        Ok(())
-    }
-
-    /// The same without waiting for anybody, and renews them for `lease`. Which ones that were: what a transaction elsewhere has
-    /// locked stays where it is.
-    pub(super) async fn unbundle_free(
-        &self,
-        conn: &mut PgConnection,
-        leases: &[Lease],
-        lease: Option<Duration>,
-    ) -> Result<HashSet<Lease>, sqlx::Error> {
-        self.unbundle_by(&self.sql.bundles.unbundle_free, conn, leases, lease)
-            .await
-    }
-
-    async fn unbundle_by(
-        &self,
-        text: &Text,
-        conn: &mut PgConnection,
-        leases: &[Lease],
-        lease: Option<Duration>,
-    ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let rows = text
-            .query()
-            .bind(leases.iter().map(|lease| *lease.id.as_uuid()).bind_iter())
-            .bind(leases.iter().map(|lease| fence_code(lease.fence)).bind_iter())
-            .bind(lease.map(millis_code))
-            .fetch_all(conn)
-            .await?;
-        read_leases(&rows)
-    }
-
-    /// Writes the leases of bundles that have ended into the rows of their tasks, where they are rescued.
-    pub(super) async fn unbundle_ended(&self, conn: &mut PgConnection, limit: u32) -> Result<(), sqlx::Error> {
-        let unbundle = self.sql.bundles.unbundle_ended.query().bind(i64::from(limit));
-        unbundle.execute(&mut *conn).await?;
-        self.sql.bundles.forget_ended.query().execute(conn).await?;
-        Ok(())
-    }
-
-    /// Forgets the bundles of this process of which nothing is left.
-    pub(super) async fn forget_bundles(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let empty = self.bundles.empty();
-        if empty.surely.is_empty() && empty.maybe.is_empty() {
-            return Ok(());
-        }
-        let forget = self.sql.bundles.forget.query().bind(&empty.surely).bind(&empty.maybe);
-        let forgotten = forget.fetch_all(conn).await?;
-        let forgotten = forgotten.iter().map(|row| row.try_get(0));
-        let forgotten: Vec<i64> = forgotten.collect::<Result<_, _>>()?;
-        self.bundles.forget(empty.surely.into_iter().chain(forgotten));
-        Ok(())
-    }
-
-    /// What was ruled on these is committed.
-    pub(super) fn ruled(&self, leases: impl Iterator<Item = Lease>, rulings: &[Ruling]) {
-        let ended = leases.zip(rulings).filter(|(_, ruling)| **ruling != Ruling::Busy);
-        self.bundles.ended(ended.map(|(lease, _)| lease), true);
     }
 }
 
@@ -292,10 +246,15 @@ mod tests {
         (0..count).map(lease).collect()
     }
 
+    fn in_bundle(lease: Lease, lane: Option<Lane>) -> InBundle {
+        let spot = Spot::nth(1);
+        InBundle { lease, lane, spot }
+    }
+
     fn bundled(number: i64, leases: &[Lease], until: Option<Instant>) -> Bundled {
         Bundled {
             number,
-            leases: leases.iter().map(|lease| (*lease, None)).collect(),
+            leases: leases.iter().map(|lease| in_bundle(*lease, None)).collect(),
             until,
         }
     }
@@ -351,7 +310,11 @@ mod tests {
         let lanes = [Some(&a), Some(&a), Some(&b)].map(Option::<&Lane>::cloned);
         let capped = Bundled {
             number: 7,
-            leases: leases.iter().copied().zip(lanes).collect(),
+            leases: leases
+                .iter()
+                .zip(lanes)
+                .map(|(lease, lane)| in_bundle(*lease, lane))
+                .collect(),
             until: None,
         };
         let bundles = Bundles::new(1);

@@ -42,9 +42,18 @@ impl PgQueue {
         if let [task] = tasks {
             return Ok(vec![self.enqueue_one(conn, task).await?]);
         }
-        // In the order of ids, so that two who add the same keys never wait for each other.
+        // Of two with one key the first counts.
         let mut order: Vec<usize> = (0..tasks.len()).collect();
         order.sort_by_key(|&n| tasks[n].id());
+        order.dedup_by_key(|n| tasks[*n].id());
+        // In one order, so that two who add the same keys never wait for each other. By lanes first, because what is in one page is
+        // then leased and settled together.
+        order.sort_by(|&a, &b| {
+            tasks[a]
+                .lane()
+                .cmp(tasks[b].lane())
+                .then_with(|| tasks[a].id().cmp(&tasks[b].id()))
+        });
         let mut answers: HashMap<TaskId, Enqueued> = HashMap::with_capacity(tasks.len());
         for _ in 0..ROUNDS_MAX {
             let mut left: Vec<usize> = order
@@ -52,7 +61,6 @@ impl PgQueue {
                 .copied()
                 .filter(|&n| !answers.contains_key(&tasks[n].id()))
                 .collect();
-            left.dedup_by_key(|n| tasks[*n].id());
             if left.is_empty() {
                 break;
             }

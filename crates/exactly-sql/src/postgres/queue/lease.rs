@@ -90,7 +90,7 @@ impl<'a> Rooms<'a> {
         let others = i64::from(share.most);
         let held = share.held.keys().map(|lane| (lane, share.room(lane, false).into()));
         let mut of: BTreeMap<&Lane, i64> = held.collect();
-        for (_, _, task) in served {
+        for Served { task, .. } in served {
             *of.entry(&task.lane).or_insert(others) -= 1;
         }
         Self { of, others }
@@ -147,7 +147,7 @@ impl Part {
     fn new(served: Vec<Served>, most: i64, lanes: i64) -> Self {
         let quota = (most + lanes - 1) / lanes.max(1);
         let mut by_lane: HashMap<&Lane, i64> = HashMap::new();
-        for (_, _, task) in &served {
+        for Served { task, .. } in &served {
             *by_lane.entry(&task.lane).or_default() += 1;
         }
         let more = by_lane.into_iter().filter(|(_, count)| *count >= quota);
@@ -293,12 +293,12 @@ impl PgQueue {
             self.bundles.count(walk.in_bundles);
             let bundled = walk.bundle.map(|number| Bundled {
                 number,
-                leases: served.iter().map(|(_, _, task)| (task.lease, None)).collect(),
+                leases: served.iter().map(|served| served.bundled(None)).collect(),
                 until: asked_at.checked_add(ask.lease),
             });
             // The next walk starts behind the last lane that got something, or behind the last that was looked at.
-            let last = served.iter().max_by_key(|(place, ..)| *place);
-            let last = last.map(|(_, _, task)| task.lane.as_str().to_owned()).or(walk.last);
+            let last = served.iter().max_by_key(|served| served.place);
+            let last = last.map(|served| served.task.lane.as_str().to_owned()).or(walk.last);
             self.rounds.change(|round| round.cursor = last.unwrap_or_default());
             // Others were faster, and what is behind those tasks was not looked at.
             let overtaken = walk.found > count(&served);

@@ -21,7 +21,8 @@ impl PgQueue {
         conn: &mut PgConnection,
         settlements: &[Settlement],
     ) -> Result<Vec<Ruling>, sqlx::Error> {
-        let settled = self.settle_once(conn, settlements).await?;
+        let texts = [&self.sql.done, &self.sql.settle];
+        let settled = self.settle_there(texts, conn, &by_id(settlements)).await?;
         let rulings = if settled.len() == settlements.len() {
             vec![Ruling::Applied; settlements.len()]
         } else {
@@ -44,7 +45,9 @@ impl PgQueue {
         let free = read_leases(&self.sql.lock_free.query().bind(ids).fetch_all(&mut *tx).await?)?;
         let free = settlements.iter().filter(|settlement| free.contains(&settlement.lease));
         let free: Vec<Settlement> = free.cloned().collect();
-        let settled = self.settle_once(&mut tx, &free).await?;
+        // Not where they were found: they have just been written.
+        let texts = [&self.sql.done, &self.sql.settle];
+        let settled = self.settle_by(texts, &mut tx, &by_id(&free)).await?;
         tx.commit().await?;
         let rulings = self.judge(conn, settlements, &settled).await?;
         self.ruled(leases.into_iter(), &rulings);
@@ -77,17 +80,6 @@ impl PgQueue {
             .iter()
             .map(|settlement| applied(settled.remove(&settlement.lease)));
         Ok(answers.collect())
-    }
-
-    /// Which leases were this call's to settle.
-    async fn settle_once(
-        &self,
-        conn: &mut PgConnection,
-        settlements: &[Settlement],
-    ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let mut sorted: Vec<&Settlement> = settlements.iter().collect();
-        sorted.sort_by_key(|settlement| settlement.lease.id);
-        self.settle_by([&self.sql.done, &self.sql.settle], conn, &sorted).await
     }
 
     /// Tells repetitions from what somebody else has settled or taken away, and both from what could not be settled yet.
@@ -187,6 +179,13 @@ impl PgQueue {
         let rows = self.sql.hasten.query().bind(uuids(ids)).fetch_all(conn).await?;
         states(ids, &rows)
     }
+}
+
+/// In the order in which whoever locks rows goes by.
+fn by_id(settlements: &[Settlement]) -> Vec<&Settlement> {
+    let mut sorted: Vec<&Settlement> = settlements.iter().collect();
+    sorted.sort_by_key(|settlement| settlement.lease.id);
+    sorted
 }
 
 fn uuids(ids: &[TaskId]) -> Vec<Uuid> {

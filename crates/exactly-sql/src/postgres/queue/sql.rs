@@ -4,6 +4,7 @@
 //! wherever two statements may want the same ones, so that they never wait for each other.
 
 mod bundling;
+mod done;
 mod leasing;
 mod sheaves;
 
@@ -11,8 +12,9 @@ use std::sync::Arc;
 
 use exactly::queue::{FailureKind, RESCUED_FOR_EVER, TaskState};
 
-use self::bundling::{Bundling, STEP, in_bundles, seen, view};
+use self::bundling::{Bundling, in_bundles, seen, view};
 pub(super) use self::bundling::{shown_state, unwritten};
+use self::done::{DONE_OF_MANY, MANY_DONE, ONE_DONE, done, done_there, end_when_idle};
 use self::leasing::{lease, lease_capped, lease_in_order, lock_capped};
 pub(super) use self::sheaves::SHEAVED;
 use self::sheaves::{own_state, sheaved, spread};
@@ -66,6 +68,8 @@ pub(super) struct Sql {
     /// The same, without those that a transaction elsewhere has locked; the others are then locked by this one.
     pub(super) lock_free: Text,
     pub(super) done: Text,
+    /// The same with what is in bundles and where they found it.
+    pub(super) done_there: Text,
     /// With what is in a transaction, as the next two.
     pub(super) done_in: Text,
     pub(super) done_one: Text,
@@ -116,6 +120,7 @@ impl Sql {
                 "select id, fence from {table} where id = any ($1) and state + 0 = 1 order by id for update skip locked"
             )),
             done: Text::new(format!("with settled as ({many_done}) {DONE_OF_MANY}")),
+            done_there: Text::new(done_there(&table, &bundles)),
             done_in: Text::new(format!(
                 "with settled as ({many_done}) {DONE_OF_MANY} {}",
                 in_time(&bundles_end)
@@ -284,45 +289,6 @@ fn hasten(table: &str, in_bundles: &str) -> String {
          {found}",
         locked = locked_if_it_changes(table),
         found = found(in_bundles),
-    )
-}
-
-/// With a lease that is in a bundle comes the bundle's number, and its row is written for the first time. If it came out of a sheaf,
-/// nothing changes by which it is found, so the row stays in its page.
-fn done(table: &str, bundles: &str, ended: &str) -> String {
-    format!(
-        "update {table} c
-         set state = case when c.state = {SHEAVED} then c.state else 3 end, fence = w.fence, outcome = w.outcome,
-             ended_at = {NOW}, due_at = case when c.state = {SHEAVED} then c.due_at end,
-             worker = coalesce(b.worker, c.worker), started_at = coalesce(b.leased_at, c.started_at)
-         from {ended} as w (id, fence, outcome, bundle) left join {bundles} b on b.number = w.bundle
-         where c.id = w.id and (c.fence = w.fence and c.state + 0 = 1
-                                or b.number is not null and c.fence = w.fence - {STEP} and {unwritten})
-         returning c.id, c.fence",
-        unwritten = unwritten("c"),
-    )
-}
-
-/// Which ones that were, or nothing if it was all of them. That is mostly so, and spares a row for each.
-const DONE_OF_MANY: &str = "select case when count(*) < cardinality($1) then coalesce(array_agg(id), '{}') end,
-           case when count(*) < cardinality($1) then coalesce(array_agg(fence), '{}') end
-    from settled";
-
-const MANY_DONE: &str = "unnest($1::uuid[], $2::int8[], $3::bytea[], $4::int8[])";
-const ONE_DONE: &str = "(values ($1::uuid, $2::int8, $3::bytea, $4::int8))";
-
-/// Makes the server end the transaction if its client stands still until the first of these leases has ended, a second at the
-/// least: a process that hangs between settling and committing would otherwise keep the rows locked, and nobody could rescue
-/// the tasks. It reads them as they were before the statement; of those in bundles, `bundle` is when the first one ends. Never
-/// longer than the session allows already.
-fn end_when_idle(table: &str, leases: &str, bundle: &str) -> String {
-    const SETTING: &str = "idle_in_transaction_session_timeout";
-    const MOST_MS: i32 = i32::MAX;
-    format!(
-        "(select set_config('{SETTING}', ceil(least(1000 * extract(epoch from least(
-              greatest(least(min(o.due_at) filter (where o.state = 1), ({bundle})) - {NOW}, interval '1 second'),
-              nullif(current_setting('{SETTING}')::interval, interval '0'))), {MOST_MS}))::int8::text, true)
-          from {table} o where {leases})"
     )
 }
 

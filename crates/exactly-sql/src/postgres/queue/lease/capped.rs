@@ -116,7 +116,11 @@ impl PgQueue {
             .await?;
         let (walk, served) = read_walk(&rows, true)?;
         self.bundles.count(walk.in_bundles);
-        let leases = || served.iter().map(|(_, _, task)| (task.lease, Some(task.lane.clone())));
+        let leases = || {
+            served
+                .iter()
+                .map(|served| served.bundled(Some(served.task.lane.clone())))
+        };
         let bundled = walk.bundle.map(|number| Bundled {
             number,
             leases: leases().collect(),
@@ -156,7 +160,7 @@ impl PgQueue {
 
 /// The worker takes so much less of these lanes.
 fn used_up(locked: &mut [Capped], served: &[Served]) {
-    for (_, _, task) in served {
+    for Served { task, .. } in served {
         if let Some(capped) = locked.iter_mut().find(|capped| capped.lane == task.lane) {
             capped.share -= 1;
         }

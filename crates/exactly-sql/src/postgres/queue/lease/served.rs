@@ -5,11 +5,30 @@ use exactly::queue::{Lane, Lease, Leased, TaskId};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
+use super::super::bundles::InBundle;
+use super::super::spot::Spot;
 use super::{fence, lane};
 use crate::postgres::row::PgTime;
 
-/// What was leased, by the place of its lane in the walk.
-pub(super) type Served = (i64, PgTime, Leased);
+/// What was leased.
+pub(super) struct Served {
+    /// The place of its lane in the walk.
+    pub(super) place: i64,
+    due_at: PgTime,
+    spot: Spot,
+    pub(super) task: Leased,
+}
+
+impl Served {
+    /// As a lease in a bundle, with its lane if that has a cap.
+    pub(super) fn bundled(&self, lane: Option<Lane>) -> InBundle {
+        InBundle {
+            lease: self.task.lease,
+            lane,
+            spot: self.spot,
+        }
+    }
+}
 
 /// What a walk over the lanes saw.
 pub(super) struct Walk {
@@ -73,10 +92,10 @@ pub(super) fn read_tasks(rows: &[PgRow]) -> Result<Vec<Served>, sqlx::Error> {
 fn read(row: &PgRow, first: usize, is_capped: bool, before: Option<&Served>) -> Result<Served, sqlx::Error> {
     let name: &str = row.try_get(first + 4)?;
     let same = before
-        .map(|(_, _, before)| &before.lane)
+        .map(|before| &before.task.lane)
         .filter(|lane| lane.as_str() == name);
     let due_at: PgTime = row.try_get(first + 10)?;
-    let leased = Leased {
+    let task = Leased {
         lease: Lease {
             id: TaskId::from_uuid(row.try_get(first)?),
             fence: fence(row.try_get(first + 1)?)?,
@@ -92,16 +111,20 @@ fn read(row: &PgRow, first: usize, is_capped: bool, before: Option<&Served>) -> 
         enqueued_at: row.try_get::<PgTime, _>(first + 9)?.into(),
         due_at: due_at.into(),
     };
-    let place = row.try_get::<i64, _>(first + 11)?;
-    Ok((place, due_at, leased))
+    Ok(Served {
+        place: row.try_get(first + 11)?,
+        due_at,
+        spot: row.try_get(first + 12)?,
+        task,
+    })
 }
 
 /// The first task of each lane, then the second of each, and so on.
 pub(super) fn in_turn(mut served: Vec<Served>) -> Vec<Leased> {
-    served.sort_by(|(_, due, one), (_, other_due, other)| (&one.lane, due).cmp(&(&other.lane, other_due)));
+    served.sort_by(|one, other| (&one.task.lane, one.due_at).cmp(&(&other.task.lane, other.due_at)));
     let mut turn = 0_usize;
     let mut turns: Vec<(usize, i64, Leased)> = Vec::with_capacity(served.len());
-    for (place, _, task) in served {
+    for Served { place, task, .. } in served {
         turn = match turns.last() {
             Some((_, _, before)) if before.lane == task.lane => turn + 1,
             _ => 0,

@@ -12,7 +12,7 @@ use super::super::PgQueue;
 use super::super::lease::{fence, fence_code};
 use super::read_leases;
 use crate::postgres::row::millis_code;
-use crate::postgres::sql::Text;
+use crate::postgres::sql::{PgQuery, Text};
 
 impl PgQueue {
     /// Whether it was this call's to settle.
@@ -45,7 +45,39 @@ impl PgQueue {
         conn: &mut PgConnection,
         sorted: &[&Settlement],
     ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let mut settled = self.write(texts, conn, sorted).await?;
+        let settled = self.write(texts, conn, sorted).await?;
+        self.settle_left(texts, conn, sorted, settled).await
+    }
+
+    /// As [`settle_by`](Self::settle_by), and what is in bundles where it was found.
+    pub(super) async fn settle_there(
+        &self,
+        texts: [&Text; 2],
+        conn: &mut PgConnection,
+        sorted: &[&Settlement],
+    ) -> Result<HashSet<Lease>, sqlx::Error> {
+        let leases = sorted.iter().map(|settlement| settlement.lease);
+        let spots = if all_done(sorted) {
+            self.bundles.spots(leases)
+        } else {
+            None
+        };
+        let Some((numbers, spots)) = spots else {
+            return self.settle_by(texts, conn, sorted).await;
+        };
+        let query = done(&self.sql.done_there, sorted).bind(numbers).bind(spots);
+        let settled = read_done(&query.fetch_one(&mut *conn).await?, sorted)?;
+        self.settle_left(texts, conn, sorted, settled).await
+    }
+
+    /// Those that were not settled.
+    async fn settle_left(
+        &self,
+        texts: [&Text; 2],
+        conn: &mut PgConnection,
+        sorted: &[&Settlement],
+        mut settled: HashSet<Lease>,
+    ) -> Result<HashSet<Lease>, sqlx::Error> {
         let left = sorted.iter().copied();
         let left: Vec<&Settlement> = left.filter(|own| !settled.contains(&own.lease)).collect();
         if !left.is_empty() {
@@ -64,8 +96,7 @@ impl PgQueue {
         conn: &mut PgConnection,
         sorted: &[&Settlement],
     ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let is_done = |settlement: &Settlement| matches!(settlement.end, End::Done(_));
-        if sorted.iter().all(|settlement| is_done(settlement)) {
+        if all_done(sorted) {
             return self.done(done, conn, sorted).await;
         }
         let numbers = self.bundles.numbers(sorted.iter().map(|settlement| settlement.lease));
@@ -91,24 +122,8 @@ impl PgQueue {
         conn: &mut PgConnection,
         sorted: &[&Settlement],
     ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let outcomes = sorted
-            .iter()
-            .map(|settlement| settlement.end.outcome().map(AsRef::<[u8]>::as_ref));
-        let query = text.query().bind(ids(sorted).bind_iter());
-        let query = query.bind(fence_codes(sorted).bind_iter());
         let bundles = self.bundles.numbers(sorted.iter().map(|settlement| settlement.lease));
-        let row = query.bind(outcomes.bind_iter()).bind(bundles).fetch_one(conn).await?;
-        let Some(ids) = row.try_get::<Option<Vec<Uuid>>, _>(0)? else {
-            return Ok(sorted.iter().map(|settlement| settlement.lease).collect());
-        };
-        let fences: Vec<i64> = row.try_get(1)?;
-        let leases = ids.into_iter().zip(fences).map(|(id, stored)| {
-            Ok(Lease {
-                id: TaskId::from_uuid(id),
-                fence: fence(stored)?,
-            })
-        });
-        leases.collect()
+        read_done(&done(text, sorted).bind(bundles).fetch_one(conn).await?, sorted)
     }
 
     async fn settle_any(
@@ -141,6 +156,38 @@ impl PgQueue {
             .fetch_all(conn)
             .await
     }
+}
+
+fn is_done(settlement: &Settlement) -> bool {
+    matches!(settlement.end, End::Done(_))
+}
+
+fn all_done(settlements: &[&Settlement]) -> bool {
+    settlements.iter().all(|settlement| is_done(settlement))
+}
+
+/// A statement that writes that all of these are done, as far as all of them are alike.
+fn done<'q>(text: &Text, sorted: &'q [&'q Settlement]) -> PgQuery<'q> {
+    let outcomes = sorted
+        .iter()
+        .map(|settlement| settlement.end.outcome().map(AsRef::<[u8]>::as_ref));
+    let query = text.query().bind(ids(sorted).bind_iter());
+    query.bind(fence_codes(sorted).bind_iter()).bind(outcomes.bind_iter())
+}
+
+/// Which of them were.
+fn read_done(row: &PgRow, sorted: &[&Settlement]) -> Result<HashSet<Lease>, sqlx::Error> {
+    let Some(ids) = row.try_get::<Option<Vec<Uuid>>, _>(0)? else {
+        return Ok(sorted.iter().map(|settlement| settlement.lease).collect());
+    };
+    let fences: Vec<i64> = row.try_get(1)?;
+    let leases = ids.into_iter().zip(fences).map(|(id, stored)| {
+        Ok(Lease {
+            id: TaskId::from_uuid(id),
+            fence: fence(stored)?,
+        })
+    });
+    leases.collect()
 }
 
 fn ids<'a>(sorted: &'a [&Settlement]) -> impl Iterator<Item = Uuid> + 'a {

@@ -70,19 +70,22 @@ pub(super) fn meanwhile(place: &Place) -> String {
     )
 }
 
-/// Whether what is `picked` becomes a bundle: if it is `$5` tasks or more, and a sixteenth of that from each lane that was looked at.
-/// A lane whose tasks are all in bundles is still walked over, so they are not to be a few of many lanes.
+/// Whether what is `picked` and `named` becomes a bundle: if it is `$5` tasks or more, and a sixteenth of that from each lane that was
+/// looked at. A lane whose tasks are all in bundles is still walked over, so they are not to be a few of many lanes.
 pub(super) const IS_BUNDLE: &str =
-    "select count(*) >= $5 and count(*) / greatest($5 / 16, 1) >= (select count(*) from open) as is_bundle from picked";
+    "select t.tasks >= $5 and t.tasks / greatest($5 / 16, 1) >= (select count(*) from open) as is_bundle
+     from (select (select count(*) from picked) + (select coalesce(sum(s.take), 0)::int8 from slice s)) as t (tasks)";
 
-/// Leases what is `picked`, if it becomes a bundle.
+/// Leases what is `picked` and `named`, if it becomes a bundle.
 pub(super) fn bundling(bundles: &str) -> String {
     format!(
         "insert into {bundles} (worker, leased_at, until, tasks, lanes, ids, fences)
          select $1, statement_timestamp(), {NOW} + $2 * interval '1 millisecond', count(*),
-                (select array_agg(o.lane) from open o where o.place = any (array(select distinct p.place from picked p))),
-                array_agg(p.id), array_agg(p.fence)
-         from picked p where (select is_bundle from counted) having count(*) > 0
+                (select array_agg(o.lane) from open o
+                 where o.place in (select p.place from picked p) or o.place in (select s.place from slice s where s.take > 0)),
+                array_agg(w.id), array_agg(w.fence)
+         from (select p.id, p.fence from picked p union all select n.id, n.fence from named n) w
+         where (select is_bundle from counted) having count(*) > 0
          returning number"
     )
 }

@@ -1,7 +1,7 @@
 //! The statements that hand out tasks.
 
 use super::bundling::{IS_BUNDLE, STEP, bundling, in_bundles, meanwhile, unwritten};
-use super::sheaves::{slices, taken};
+use super::sheaves::{of_sheaves, slices, taken};
 use super::{AT_START, NOW};
 use crate::postgres::schema::Place;
 
@@ -96,14 +96,19 @@ fn lease_from(place: &Place, open: &str) -> String {
              select * from rows_of_sheaves
              union all
              select p.id, p.fence + {STEP}, p.kind, p.key, p.lane, p.payload, p.version, p.failures, p.rescues,
-                    p.enqueued_at, p.due_at, p.place
+                    p.enqueued_at, p.due_at, p.place, p.place_in_table
              from picked p where (select is_bundle from counted)
+             union all
+             select c.id, c.fence + {STEP}, c.kind, c.key, c.lane, c.payload, c.version, c.failures, c.rescues,
+                    c.enqueued_at, c.due_at, n.place, c.place_in_table
+             from {of_sheaves} where (select is_bundle from counted)
          )
          select (select count(*) from walked where lane is not null) as walked,
                 (select lane from walked where lane is not null order by place desc limit 1) as last,
                 (select count(*) from open) as open,
                 (select coalesce(sum(b.tasks), 0)::int8 from {bundles} b) as in_bundles,
-                (select number from bundle) as bundle, (select count(*) from found) as found,
+                (select number from bundle) as bundle,
+                (select count(*) from found) + (select coalesce(sum(s.take), 0) from slice s) as found,
                 (select array_agg(distinct s.lane) from slice s where s.take > 0 and s.take = s.rest) as used_up,
                 exists (select from open o where $4 > 0 and o.place not in (select s.place from sheaf s)
                         and exists (select from {sheaves} s where s.lane = o.lane and s.due_at <= {AT_START})) as locked,
@@ -114,8 +119,13 @@ fn lease_from(place: &Place, open: &str) -> String {
         taken = taken(place),
         meanwhile = meanwhile(place),
         bundling = bundling(&bundles),
-        leasing = leasing(&table, &format!("{BY_PLACE} {AS_ROWS} and not p.is_sheaved")),
-        leasing_sheaved = leasing(&table, &format!("c.id = p.id and c.fence = p.fence {AS_ROWS} and p.is_sheaved")),
+        of_sheaves = of_sheaves(place),
+        leasing = leasing(&table, "picked", &format!("{BY_PLACE} {AS_ROWS}")),
+        leasing_sheaved = leasing(
+            &table,
+            &format!("(select c.id, c.fence, c.due_at, n.place from {of_sheaves})", of_sheaves = of_sheaves(place)),
+            &format!("c.id = p.id and c.fence = p.fence {AS_ROWS}")
+        ),
     )
 }
 
@@ -167,9 +177,9 @@ pub(super) fn lock_capped(place: &Place) -> String {
          select w.lane, w.cap, {in_sheaves} from {lanes} w
          where w.cap is not null and not w.paused and w.lane > $1 and ($2::text[] is null or w.lane = any ($2))
                and not w.lane = any ($4::text[])
-               and (exists (select from {table} c where c.state = 0 and c.lane = w.lane and c.due_at <= {AT_START}
-                                   and (c.id, c.fence) not in ({in_bundles}))
-                    or {in_sheaves})
+               and ({in_sheaves}
+                    or exists (select from {table} c where c.state = 0 and c.lane = w.lane and c.due_at <= {AT_START}
+                                      and (c.id, c.fence) not in ({in_bundles})))
                and {room} > 0
          order by w.lane limit $3
          for update of w skip locked",
@@ -209,18 +219,18 @@ pub(super) fn lease_in_order(place: &Place) -> String {
         room = room(place),
         in_bundles = in_bundles(&bundles),
         meanwhile = meanwhile(place),
-        leasing = leasing(&table, BY_PLACE),
+        leasing = leasing(&table, "picked", BY_PLACE),
     )
 }
 
 /// As many columns of which nothing is known.
 const NOTHING_LEASED: &str =
     "null::uuid, null::int8, null::text, null::text, null::text, null::bytea, null::int4, null::int4,
-                null::int4, null::timestamptz, null::timestamptz, null::int8";
+                null::int4, null::timestamptz, null::timestamptz, null::int8, null::tid";
 
 /// What is leased of tasks that are `picked`.
 const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures, c.rescues,
-                      c.enqueued_at, p.due_at, p.place";
+                      c.enqueued_at, p.due_at, p.place, c.ctid";
 
 /// Rows that are locked are where they were found: by their place, which spares a search by id for each. One that was changed since
 /// the statement began is invisible there, and waits for the next one. Not so those of tasks in sheaves, which are not locked: they
@@ -230,15 +240,15 @@ const BY_PLACE: &str = "c.ctid = p.place_in_table";
 /// Unless it is a bundle.
 const AS_ROWS: &str = "and not (select is_bundle from counted)";
 
-/// Writes leases of those tasks `p` into their rows `c` for which this holds.
+/// Writes leases of those `tasks` into their rows `c` for which this holds.
 ///
 /// A task is started when it was asked for: whatever was committed by then, such as a lane's cap, was seen.
-fn leasing(table: &str, which: &str) -> String {
+fn leasing(table: &str, tasks: &str, which: &str) -> String {
     format!(
         "update {table} c
          set state = 1, fence = c.fence + 1, worker = $1, started_at = statement_timestamp(), ready_at = p.due_at,
              due_at = {NOW} + $2 * interval '1 millisecond'
-         from picked p
+         from {tasks} p
          where {which}
          {LEASED}"
     )

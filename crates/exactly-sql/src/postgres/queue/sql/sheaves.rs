@@ -42,11 +42,9 @@ pub(super) fn sheaved(sheaves: &str) -> String {
     )
 }
 
-/// What is `found` in the lanes that are `open`: of each what is due before its first sheaf, and then what is in sheaves. They are
-/// locked, and so are the rows of what is in none. What is not where its sheaf says is looked for by its id.
+/// What is at hand in the lanes that are `open`: of each what is due before its first sheaf, which is `found`, and then what is `named` in
+/// sheaves. These are locked, and so are the rows of what is in none.
 pub(super) fn slices(place: &Place) -> String {
-    let table = place.quoted();
-    let of_sheaf = format!("c.state + 0 = {SHEAVED} and c.fence = n.fence");
     format!(
         "{at_hand},
          {SHARED_OUT},
@@ -57,20 +55,27 @@ pub(super) fn slices(place: &Place) -> String {
          ),
          found as materialized (
              select a.place_in_table, a.id, a.fence, a.kind, a.key, a.lane, a.payload, a.version, a.failures, a.rescues,
-                    a.enqueued_at, a.due_at, a.place, false as is_sheaved
+                    a.enqueued_at, a.due_at, a.place
              from alone a
              where case when a.place in (select p.place from part p where p.tasks < p.alone)
                  then a.nth <= (select p.tasks from part p where p.place = a.place) else true end
-             union all
-             select f.*, n.place, true
-             from named n, lateral (
-                 select {COLUMNS} from {table} c where c.ctid = n.spot and c.id = n.id and {of_sheaf}
-                 union all
-                 select {COLUMNS} from {table} c where c.id = n.id and {of_sheaf}
-                 limit 1
-             ) f
          )",
         at_hand = at_hand(place),
+    )
+}
+
+/// The tasks `c` that are `named`, each where its sheaf says, or else by its id. Nobody else changes them, so none is looked for before it
+/// is leased.
+pub(super) fn of_sheaves(place: &Place) -> String {
+    let table = place.quoted();
+    let of_sheaf = format!("c.state + 0 = {SHEAVED} and c.fence = n.fence");
+    format!(
+        "named n, lateral (
+             select {COLUMNS} from {table} c where c.ctid = n.spot and c.id = n.id and {of_sheaf}
+             union all
+             select {COLUMNS} from {table} c where c.id = n.id and {of_sheaf}
+             limit 1
+         ) c"
     )
 }
 

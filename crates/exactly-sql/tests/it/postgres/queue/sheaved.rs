@@ -25,6 +25,13 @@ impl Sheaved {
         self.0.0.run(&sql.replace("{schema}", &self.0.0.schema)).await;
     }
 
+    /// How many different ones there are of this in all tasks.
+    async fn different(&self, what: &str) -> i64 {
+        let sql = format!("select count(distinct {what}) from {}.tasks", self.0.0.schema);
+        let count = sqlx::query_scalar(AssertSqlSafe(sql));
+        count.fetch_one(&self.0.0.pool).await.unwrap()
+    }
+
     /// A connection that has done this and holds what it has locked.
     async fn holding(&self, sql: &str) -> PgConnection {
         let mut conn = PgConnection::connect(&url()).await.unwrap();
@@ -402,6 +409,44 @@ async fn tasks_whose_rows_have_moved_are_found() {
         yard.run("delete from {schema}.tasks").await;
         yard.run("delete from {schema}.tasks_bundles").await;
     }
+}
+
+/// Where the row of what is leased was is remembered as well. Another one may be there by now, which is not taken for it.
+#[tokio::test]
+async fn tasks_whose_rows_moved_while_they_were_leased_are_settled() {
+    let yard = Sheaved::fresh().await;
+    yard.run("create index by_key on {schema}.tasks (key)").await;
+    let queue = yard.queue(1, 1).await;
+    let _ = queue.enqueue(&tasks(50)).await.unwrap();
+    let first = leased(&queue, 30).await;
+    assert_eq!(yard.count("tasks_bundles").await, 1);
+    yard.run("cluster {schema}.tasks using by_key").await;
+    let done = |leased: &Leased| Settlement::new(leased.lease, End::Done(leased.key.as_bytes().to_vec().into()));
+    let settlements: Vec<_> = first.iter().map(done).collect();
+    for _ in 0..2 {
+        assert_eq!(queue.settle(&settlements).await.unwrap(), vec![Fenced::Applied; 30]);
+    }
+    assert_eq!(yard.count("tasks where outcome = convert_to(key, 'UTF8')").await, 30);
+    assert_eq!(depths(&queue).await, [(TaskState::Waiting, 20)]);
+}
+
+/// What is leased and settled together is in few pages.
+#[tokio::test]
+async fn tasks_of_a_lane_that_come_together_lie_together() {
+    let yard = Sheaved::fresh().await;
+    let queue = yard.queue(1, 1).await;
+    let lanes = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| Lane::new(name).unwrap());
+    let in_turn = |n: usize| {
+        let payload = vec![b'x'; 400];
+        let task = Task::new("work", n.to_string(), payload).unwrap();
+        task.in_lane(lanes[n % lanes.len()].clone())
+    };
+    let tasks: Vec<Task> = (0..800).map(in_turn).collect();
+    let _ = queue.enqueue(&tasks).await.unwrap();
+    let pages = yard.different("(ctid::text::point)[0]").await;
+    let of_lanes = yard.different("(lane, (ctid::text::point)[0])").await;
+    // Those in which one lane ends and the next one begins are of both.
+    assert!(of_lanes < pages + 8, "{pages} pages, {of_lanes} of lanes");
 }
 
 /// A lease whose transaction fails has taken nothing.
