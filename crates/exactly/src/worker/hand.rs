@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -13,11 +14,11 @@ use crate::queue::{Lane, Lease, Leased};
 /// is being stopped.
 #[derive(Debug)]
 pub(super) struct Hand {
-    held: HashMap<Lease, Held>,
+    held: HashMap<Lease, Held, RandomState>,
     /// In the order in which they came.
     waiting: VecDeque<Box<Leased>>,
     /// What waits or runs of each lane of which anything does.
-    lanes: HashMap<Lane, Load>,
+    lanes: HashMap<Lane, Load, RandomState>,
     /// Lanes in which a handler has ended while others waited for a place there.
     freed: VecDeque<Lane>,
     suspects: Suspects,
@@ -107,9 +108,9 @@ impl Hand {
     /// With so many handlers of one lane at most, and so many of one that has a cap.
     pub(super) fn new(any: usize, capped: usize) -> Self {
         Self {
-            held: HashMap::new(),
+            held: HashMap::default(),
             waiting: VecDeque::new(),
-            lanes: HashMap::new(),
+            lanes: HashMap::default(),
             freed: VecDeque::new(),
             suspects: Suspects::default(),
             places: Places { any, capped },

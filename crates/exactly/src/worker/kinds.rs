@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use metrics::{Counter, Histogram, counter, histogram};
 
 use super::Handler;
@@ -25,7 +26,7 @@ pub(super) struct Kind {
 
 #[derive(Debug)]
 pub(super) struct Kinds {
-    known: HashMap<Box<str>, Arc<Kind>>,
+    known: HashMap<Box<str>, Arc<Kind>, RandomState>,
     otherwise: Option<Arc<Kind>>,
     unknown: Meters,
 }

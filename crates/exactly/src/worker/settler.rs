@@ -14,8 +14,8 @@ const BATCH_MAX: usize = 2000;
 
 /// How many are told at once at least while there is enough else to do, unless they would wait for longer than this: a call costs the
 /// queue about as much for one as for many.
-const BATCH_MIN: usize = 256;
-const GATHERED_FOR: Duration = Duration::from_millis(5);
+const BATCH_MIN: usize = 1000;
+const GATHERED_FOR: Duration = Duration::from_millis(15);
 
 /// The most calls under way at one time. The second one is for what has piled up to a whole batch.
 const CALLS_MAX: usize = 2;

@@ -264,18 +264,27 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         exchange: &Exchange,
         began: Instant,
     ) -> Ran {
-        let (attempt, result) = if exchange.is_delivered() {
-            (Attempt::default(), "delivered")
-        } else {
-            (self.attempt(task, began).await, "failed")
-        };
-        counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => result).increment(1);
+        if exchange.is_delivered() {
+            counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "delivered").increment(1);
+            self.breaker.worked(&endpoint.id);
+            self.notes.worked(&endpoint.id).await;
+            return Ran::End(End::Done(told(exchange)));
+        }
+        // In a place of its own: most deliveries are made, and each would make room for it.
+        Box::pin(self.failed(task, (event, endpoint), exchange, began)).await
+    }
+
+    async fn failed(
+        &self,
+        task: &Leased,
+        (event, endpoint): (&EventId, &Endpoint),
+        exchange: &Exchange,
+        began: Instant,
+    ) -> Ran {
+        let attempt = self.attempt(task, began).await;
+        counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
         let (end, parked_for) = match verdict(exchange, &self.course, &attempt) {
-            Verdict::Delivered => {
-                self.breaker.worked(&endpoint.id);
-                self.notes.worked(&endpoint.id).await;
-                return Ran::End(End::Done(told(exchange)));
-            }
+            Verdict::Delivered => return Ran::End(End::Done(told(exchange))),
             // Nothing more is sent to it, so there is nothing to leave alone.
             Verdict::Gone => (self.gone(&attempt, endpoint).await, None),
             Verdict::Retry { after, failure } => {

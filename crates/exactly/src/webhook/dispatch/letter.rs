@@ -10,6 +10,9 @@ use crate::clock::{Clock, Timestamp, WallClock};
 use crate::webhook::delivery::{CustomHeaders, Parcel, Target};
 use crate::webhook::{EventId, ID_HEADER, SIGNATURE_HEADER, Signer, TIMESTAMP_HEADER, sign};
 
+/// How many headers are added to those of the endpoint's owner, here and by whoever sends.
+const OURS_MAX: usize = 8;
+
 /// An endpoint, and what letters to it have in common: read for the first one, and not for each.
 #[derive(Debug)]
 pub(super) struct Addressee {
@@ -53,6 +56,7 @@ impl Addressee {
         let signature = sign(&self.signers(address, now)?, event, now, body);
         let visible = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
         let mut headers = address.headers.clone();
+        headers.reserve(OURS_MAX);
         headers.insert(ID, visible(event.as_str())?);
         headers.insert(TIMESTAMP, (now.as_millis() / 1000).into());
         headers.insert(SIGNATURE, visible(&signature)?);
