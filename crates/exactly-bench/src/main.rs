@@ -26,6 +26,11 @@ mod versus;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
+
+/// The server's, for both sides of each comparison; the queues in `peers` have it too.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;

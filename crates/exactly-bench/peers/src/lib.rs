@@ -8,8 +8,13 @@ mod said;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+/// As the one that they are measured against.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
