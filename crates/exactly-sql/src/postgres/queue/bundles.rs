@@ -50,7 +50,7 @@ pub(super) struct Bundled {
 }
 
 /// A lease in one.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct InBundle {
     pub(super) lease: Lease,
     /// Its lane, if that has a cap.

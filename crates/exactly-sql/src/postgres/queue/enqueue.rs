@@ -46,8 +46,8 @@ impl PgQueue {
         let mut order: Vec<usize> = (0..tasks.len()).collect();
         order.sort_by_key(|&n| tasks[n].id());
         order.dedup_by_key(|n| tasks[*n].id());
-        // In one order, so that two who add the same keys never wait for each other. By lanes first, because what is in one page is
-        // then leased and settled together.
+        // In one order, so that two who add the same keys to the same lanes never wait for each other. By lanes first, because what is in
+        // one page is then leased and settled together.
         order.sort_by(|&a, &b| {
             tasks[a]
                 .lane()

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres, Type};
 
 /// A page of the table and an item in it, as the server writes them. The row is there until somebody writes it anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Spot([u8; 6]);
 
 const TID: Oid = Oid(27);

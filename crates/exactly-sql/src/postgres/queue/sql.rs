@@ -1,7 +1,7 @@
 //! The statements on the tables.
 //!
-//! Prepared once per connection. `clock_timestamp()` is the only time there is. Rows are locked in the order of their ids
-//! wherever two statements may want the same ones, so that they never wait for each other.
+//! Prepared once per connection. `clock_timestamp()` is the only time there is. Rows that are there are locked in the order of
+//! their ids wherever two statements may want the same ones, so that they never wait for each other.
 
 mod bundling;
 mod done;

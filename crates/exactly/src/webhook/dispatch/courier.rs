@@ -284,7 +284,8 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         let attempt = self.attempt(task, began).await;
         counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "failed").increment(1);
         let (end, parked_for) = match verdict(exchange, &self.course, &attempt) {
-            Verdict::Delivered => return Ran::End(End::Done(told(exchange))),
+            // Not of one that has failed.
+            Verdict::Delivered => (End::Done(told(exchange)), None),
             // Nothing more is sent to it, so there is nothing to leave alone.
             Verdict::Gone => (self.gone(&attempt, endpoint).await, None),
             Verdict::Retry { after, failure } => {

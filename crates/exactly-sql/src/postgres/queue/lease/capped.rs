@@ -116,14 +116,12 @@ impl PgQueue {
             .await?;
         let (walk, served) = read_walk(&rows, true)?;
         self.bundles.count(walk.in_bundles);
-        let leases = || {
-            served
-                .iter()
-                .map(|served| served.bundled(Some(served.task.lane.clone())))
-        };
         let bundled = walk.bundle.map(|number| Bundled {
             number,
-            leases: leases().collect(),
+            leases: served
+                .iter()
+                .map(|own| own.bundled(Some(own.task.lane.clone())))
+                .collect(),
             until: asked_at.checked_add(ask.lease),
         });
         used_up(locked, &served);

@@ -39,7 +39,7 @@ pub(super) struct Walk {
     pub(super) in_bundles: i64,
     /// The bundle that it has become.
     pub(super) bundle: Option<i64>,
-    /// Tasks that were there and free when it came, though others may have leased them by now.
+    /// Tasks that were there and free when it came, or are named in sheaves, though others may have leased them by now.
     pub(super) found: i64,
     /// Lanes whose sheaves were used up, and which may have more.
     pub(super) used_up: Vec<Lane>,

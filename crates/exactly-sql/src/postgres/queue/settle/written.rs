@@ -45,11 +45,18 @@ impl PgQueue {
         conn: &mut PgConnection,
         sorted: &[&Settlement],
     ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let settled = self.write(texts, conn, sorted).await?;
-        self.settle_left(texts, conn, sorted, settled).await
+        let mut settled = self.write(texts, conn, sorted).await?;
+        let left = left(sorted, &settled);
+        if !left.is_empty() {
+            // In bundles that this process does not know of, if they are in any.
+            let leases: Vec<Lease> = left.iter().map(|settlement| settlement.lease).collect();
+            self.unbundle(conn, &leases).await?;
+            settled.extend(self.write(texts, conn, &left).await?);
+        }
+        Ok(settled)
     }
 
-    /// As [`settle_by`](Self::settle_by), and what is in bundles where it was found.
+    /// As [`settle_by`](Self::settle_by), and what is in bundles where it was found, if it is still there.
     pub(super) async fn settle_there(
         &self,
         texts: [&Text; 2],
@@ -66,25 +73,10 @@ impl PgQueue {
             return self.settle_by(texts, conn, sorted).await;
         };
         let query = done(&self.sql.done_there, sorted).bind(numbers).bind(spots);
-        let settled = read_done(&query.fetch_one(&mut *conn).await?, sorted)?;
-        self.settle_left(texts, conn, sorted, settled).await
-    }
-
-    /// Those that were not settled.
-    async fn settle_left(
-        &self,
-        texts: [&Text; 2],
-        conn: &mut PgConnection,
-        sorted: &[&Settlement],
-        mut settled: HashSet<Lease>,
-    ) -> Result<HashSet<Lease>, sqlx::Error> {
-        let left = sorted.iter().copied();
-        let left: Vec<&Settlement> = left.filter(|own| !settled.contains(&own.lease)).collect();
+        let mut settled = read_done(&query.fetch_one(&mut *conn).await?, sorted)?;
+        let left = left(sorted, &settled);
         if !left.is_empty() {
-            // In bundles that this process does not know of, if they are in any.
-            let leases: Vec<Lease> = left.iter().map(|settlement| settlement.lease).collect();
-            self.unbundle(conn, &leases).await?;
-            settled.extend(self.write(texts, conn, &left).await?);
+            settled.extend(self.settle_by(texts, conn, &left).await?);
         }
         Ok(settled)
     }
@@ -156,6 +148,12 @@ impl PgQueue {
             .fetch_all(conn)
             .await
     }
+}
+
+/// Those that were not settled.
+fn left<'a>(sorted: &[&'a Settlement], settled: &HashSet<Lease>) -> Vec<&'a Settlement> {
+    let left = sorted.iter().copied();
+    left.filter(|own| !settled.contains(&own.lease)).collect()
 }
 
 fn is_done(settlement: &Settlement) -> bool {

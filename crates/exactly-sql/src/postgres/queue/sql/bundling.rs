@@ -54,7 +54,7 @@ pub(super) fn in_bundles(bundles: &str) -> String {
     format!("select u.id, u.fence from (select unnest(b.ids) as id, unnest(b.fences) as fence from {bundles} b) u")
 }
 
-/// What is `picked`: what was `found`, whose rows or sheaves are locked, and is in no bundle that came meanwhile. That `found` is
+/// What is `picked`: what was `found`, whose rows are locked, and is in no bundle that came meanwhile. That `found` is
 /// counted makes sure that all of it is locked before the function looks.
 pub(super) fn meanwhile(place: &Place) -> String {
     format!(

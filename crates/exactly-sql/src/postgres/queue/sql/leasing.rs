@@ -228,7 +228,7 @@ const NOTHING_LEASED: &str =
     "null::uuid, null::int8, null::text, null::text, null::text, null::bytea, null::int4, null::int4,
                 null::int4, null::timestamptz, null::timestamptz, null::int8, null::tid";
 
-/// What is leased of tasks that are `picked`.
+/// What is leased of tasks `p`.
 const LEASED: &str = "returning c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures, c.rescues,
                       c.enqueued_at, p.due_at, p.place, c.ctid";
 
