@@ -41,7 +41,7 @@ impl PgQueueBuilder {
     pub const BUNDLE_FROM_DEFAULT: u32 = 128;
 
     /// How many tasks of a lane that are enqueued together, at least, are named in one row unless told otherwise.
-    pub const SHEAF_FROM_DEFAULT: u32 = 16;
+    pub const SHEAF_FROM_DEFAULT: u32 = 8;
 
     /// The table that tasks are kept in unless told otherwise. Others beside it start with its name.
     pub const TABLE_DEFAULT: &'static str = "tasks";

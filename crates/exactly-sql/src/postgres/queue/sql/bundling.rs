@@ -74,7 +74,7 @@ pub(super) fn meanwhile(place: &Place) -> String {
 /// looked at. A lane whose tasks are all in bundles is still walked over, so they are not to be a few of many lanes.
 pub(super) const IS_BUNDLE: &str =
     "select t.tasks >= $5 and t.tasks / greatest($5 / 16, 1) >= (select count(*) from open) as is_bundle
-     from (select (select count(*) from picked) + (select coalesce(sum(s.take), 0)::int8 from slice s)) as t (tasks)";
+     from (select (select count(*) from picked) + (select coalesce(sum(s.take), 0)::int8 from slice s) offset 0) as t (tasks)";
 
 /// Leases what is `picked` and `named`, if it becomes a bundle.
 pub(super) fn bundling(bundles: &str) -> String {

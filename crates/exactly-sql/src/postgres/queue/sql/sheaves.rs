@@ -26,7 +26,7 @@ const SHEAVES_MAX: i64 = 1000;
 
 /// How many tasks most sheaves have at least, by which it is told how many are looked at. They are made of more, and may have been taken
 /// from.
-const TASKS_USUAL: i64 = 4;
+const TASKS_USUAL: i64 = 8;
 
 /// Puts those of the tasks that were `added` which are to be in them into sheaves.
 pub(super) fn sheaved(sheaves: &str) -> String {
@@ -42,8 +42,8 @@ pub(super) fn sheaved(sheaves: &str) -> String {
     )
 }
 
-/// What is at hand in the lanes that are `open`: of each what is due before its first sheaf, which is `found`, and then what is `named` in
-/// sheaves. These are locked, and so are the rows of what is in none.
+/// What is at hand in the lanes that are `open`, as it is due: what waits by itself, which is `found`, and what is `named` in sheaves.
+/// These are locked, and so are the rows of what is in none.
 pub(super) fn slices(place: &Place) -> String {
     format!(
         "{at_hand},
@@ -57,8 +57,8 @@ pub(super) fn slices(place: &Place) -> String {
              select a.place_in_table, a.id, a.fence, a.kind, a.key, a.lane, a.payload, a.version, a.failures, a.rescues,
                     a.enqueued_at, a.due_at, a.place
              from alone a
-             where case when a.place in (select p.place from part p where p.tasks < p.alone)
-                 then a.nth <= (select p.tasks from part p where p.place = a.place) else true end
+             where case when a.place in (select f.place from fewer f)
+                 then a.nth <= (select f.alone from fewer f where f.place = a.place) else true end
          )",
         at_hand = at_hand(place),
     )
@@ -84,17 +84,17 @@ const COLUMNS: &str =
     "c.ctid as place_in_table, c.id, c.fence, c.kind, c.key, c.lane, c.payload, c.version, c.failures,
                            c.rescues, c.enqueued_at, c.due_at";
 
-/// Of each lane no more than its quota: what waits `alone`, and every `next_sheaf`. No more is locked than may be leased, since
-/// others would find nothing.
+/// What waits `alone` of each lane, and every `next_sheaf`, with how many tasks are due before it. Of either no more than the lane's
+/// quota, and nothing alone that is due after the sheaves if they have enough, since others would find locked what is not leased, or if
+/// there may be more of them.
 ///
-/// As many sheaves are taken from as have the tasks that are wanted, unless they have far fewer than is usual, and none behind a task
-/// that waits by itself: that one is next.
+/// As many sheaves are taken from as have the tasks that are wanted, unless they have far fewer than is usual.
 fn at_hand(place: &Place) -> String {
     let (table, sheaves) = (place.quoted(), place.sheaves());
+    let looked_at = format!("least({SHEAVES_MAX}, o.quota / {TASKS_USUAL} + 1)");
     format!(
         "sheaf as materialized (
-             select s.*, row_number() over (partition by s.place order by s.due_at, s.number) as nth
-             from (select o.place, s.* from open o, lateral (
+             select o.place, s.* from open o, lateral (
                  select s.number, s.due_at, s.fence, s.tasks - s.taken as rest, s.taken, s.lane, s.ids, s.spots
                  from {sheaves} s
                  where s.lane = o.lane and s.due_at <= {AT_START} and $4 > 0
@@ -103,17 +103,19 @@ fn at_hand(place: &Place) -> String {
                      select 1 + count(*) from (
                          select sum(v.tasks - v.taken) over (order by v.due_at, v.number) as tasks from (
                              select v.* from {sheaves} v where v.lane = o.lane order by v.due_at
-                             limit least({SHEAVES_MAX}, o.quota / {TASKS_USUAL} + 1)
+                             limit {looked_at}
                          ) v
                      ) v
                      where v.tasks < o.quota
                  )
                  for update skip locked
-             ) s limit $3) s
+             ) s limit $3
          ),
          front as materialized (
-             select o.*, least({AT_START}, (select min(s.due_at) from sheaf s where s.place = o.place)) as until
-             from open o
+             select o.*, case when s.tasks >= o.quota or s.sheaves >= {looked_at} then s.due_at else {AT_START} end as until
+             from open o, lateral (
+                 select sum(s.rest) as tasks, count(*) as sheaves, max(s.due_at) as due_at from sheaf s where s.place = o.place
+             ) s
              where (select count(*) from sheaf) < $3 or o.place <= (select max(s.place) from sheaf s)
          ),
          alone as materialized (
@@ -127,30 +129,29 @@ fn at_hand(place: &Place) -> String {
                  for update skip locked
              ) p limit $3) p
          ),
-         halt as materialized (
-             select o.place, coalesce((
-                 select c.due_at from {table} c
-                 where c.state = 0 and c.lane = o.lane and c.due_at > o.until and c.rescues < $4
-                       and (c.id, c.fence) not in ({in_bundles})
-                 order by c.due_at
-                 limit 1), 'infinity') as until
-             from front o where o.place in (select s.place from sheaf s where s.nth > 1)
-         ),
          next_sheaf as materialized (
-             select s.*, coalesce(sum(s.rest) over (partition by s.place order by s.nth
-                        rows between unbounded preceding and 1 preceding), 0) as before
-             from sheaf s
-             where s.nth = 1 or s.due_at <= (select h.until from halt h where h.place = s.place)
+             select * from (
+                 select w.*, coalesce(sum(w.rest) over (partition by w.place order by w.due_at, w.number nulls first
+                            rows between unbounded preceding and 1 preceding), 0) as before
+                 from (
+                     select * from sheaf
+                     union all
+                     select a.place, null, a.due_at, null, 1, null, null, null, null
+                     from alone a where (a.place in (select s.place from sheaf s)) is true
+                 ) w
+             ) w
+             where w.number is not null
          )",
         in_bundles = in_bundles(&place.bundles()),
     )
 }
 
-/// How many of `$3` tasks each lane's `part` is, in the order of the walk, and how much of that is a `slice` of which sheaf.
+/// How many of `$3` tasks each lane's `part` is, in the order of the walk, how much of that is a `slice` of which sheaf, and of which
+/// lanes `fewer` are leased than wait alone.
 const SHARED_OUT: &str = "had as materialized (
              select a.place, count(*) as alone, 0::int8 as sheaved from alone a group by a.place
              union all
-             select s.place, 0, sum(s.rest)::int8 from next_sheaf s group by s.place
+             select s.place, 0, sum(s.rest)::int8 from sheaf s group by s.place
          ),
          part as materialized (
              select p.place, p.alone,
@@ -165,8 +166,15 @@ const SHARED_OUT: &str = "had as materialized (
              ) p
          ),
          slice as materialized (
-             select s.*, greatest(0, least(s.rest, p.tasks - p.alone - s.before))::int4 as take
+             select s.*, greatest(0, least(s.rest, p.tasks - s.before))::int4 as take
              from next_sheaf s, part p where p.place = s.place
+         ),
+         fewer as materialized (
+             select p.place, p.tasks - s.tasks as alone
+             from part p, lateral (
+                 select coalesce(sum(s.take), 0)::int8 as tasks from slice s where s.place = p.place
+             ) s
+             where p.tasks - s.tasks < p.alone
          )";
 
 /// Takes each `slice` out of its sheaf.

@@ -172,6 +172,25 @@ async fn an_ask_is_filled_from_small_sheaves() {
     assert_eq!(keys(&leased(&queue, 5000).await), numbered(153..300));
 }
 
+/// What waits by itself between sheaves is leased with them, each in its place.
+#[tokio::test]
+async fn one_lease_goes_past_what_waits_by_itself() {
+    let yard = Sheaved::fresh().await;
+    let queue = yard.open().await;
+    for some in tasks(16).chunks(4) {
+        let (alone, together) = some.split_last().unwrap();
+        let _ = queue.enqueue(together).await.unwrap();
+        let _ = queue.enqueue(std::slice::from_ref(alone)).await.unwrap();
+    }
+    assert_eq!(yard.count("tasks_sheaves").await, 4);
+    for (asked, got) in [(6, 0..6), (2, 6..8), (5, 8..13)] {
+        assert_eq!(keys(&leased(&queue, asked).await), numbered(got));
+    }
+    let bundles = yard.count("tasks_bundles").await;
+    assert_eq!(keys(&leased(&queue, 100).await), numbered(13..16));
+    assert_eq!(yard.count("tasks_bundles").await, bundles + 1, "in one statement");
+}
+
 /// Whoever asks for one task holds up nobody who asks for another.
 #[tokio::test]
 async fn a_lease_locks_no_more_than_it_takes() {
