@@ -176,9 +176,14 @@ impl Queue for PgQueue {
     fn lease<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Vec<Leased>> {
         const CONTEXT: &str = "lease tasks";
         Box::pin(async move {
-            let mut conn = self.session(CONTEXT).await?;
+            // The statements that lease take the server longer to plan than any others, so they have a connection to themselves.
+            let mut conn = self.sessions.take_first().await.map_err(failed(CONTEXT))?;
             let leased = within(BATCH_TIMEOUT, self.lease_on(&mut conn, ask)).await;
-            self.answered(conn, leased, CONTEXT)
+            match &leased {
+                Ok(_) => self.sessions.give_back_first(conn),
+                Err(error) => self.sessions.failed(error),
+            }
+            leased.map_err(failed(CONTEXT))
         })
     }
 

@@ -3,6 +3,7 @@
 //! Batches do not go through the callers' pool: a pool whose connections all wait for locks, or for handlers that wait
 //! for us, must not keep outcomes from being written. It also spares the pool's check before every use.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -43,7 +44,7 @@ pub(super) struct Sessions {
     /// The most connections that are kept; more are open only while they are used.
     idle_max: usize,
     // A std mutex, since it is held for a push or a pop and never across an await.
-    idle: Mutex<Vec<PgConnection>>,
+    idle: Mutex<VecDeque<PgConnection>>,
 }
 
 impl Sessions {
@@ -71,18 +72,36 @@ impl Sessions {
     }
 
     pub(super) async fn take(&self) -> Result<PgConnection, sqlx::Error> {
-        let idle = self.idle().pop();
-        match idle {
-            Some(conn) => Ok(conn),
-            None => within(CONNECT_TIMEOUT, self.connect()).await,
-        }
+        let idle = self.idle().pop_back();
+        self.or_connect(idle).await
     }
 
     /// For a connection on which nothing failed. Others are dropped, which closes them.
     pub(super) fn give_back(&self, conn: PgConnection) {
         let mut idle = self.idle();
         if idle.len() < self.idle_max {
-            idle.push(conn);
+            idle.push_back(conn);
+        }
+    }
+
+    /// As [`take`](Self::take), from the other end of the row. Whoever takes it from there and
+    /// [puts it back there](Self::give_back_first) mostly has the same one, on which its statements are planned already.
+    pub(super) async fn take_first(&self) -> Result<PgConnection, sqlx::Error> {
+        let idle = self.idle().pop_front();
+        self.or_connect(idle).await
+    }
+
+    pub(super) fn give_back_first(&self, conn: PgConnection) {
+        let mut idle = self.idle();
+        if idle.len() < self.idle_max {
+            idle.push_front(conn);
+        }
+    }
+
+    async fn or_connect(&self, idle: Option<PgConnection>) -> Result<PgConnection, sqlx::Error> {
+        match idle {
+            Some(conn) => Ok(conn),
+            None => within(CONNECT_TIMEOUT, self.connect()).await,
         }
     }
 
@@ -94,7 +113,7 @@ impl Sessions {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<PgConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -53,7 +53,7 @@ impl Addressee {
         let now = WallClock.now();
         let address = self.address.get_or_init(|| Address::of(&self.endpoint));
         let address = address.as_ref().map_err(Clone::clone)?;
-        let signature = sign(&self.signers(address, now)?, event, now, body);
+        let signature = sign(self.signers(address, now)?, event, now, body);
         let visible = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
         let mut headers = address.headers.clone();
         headers.reserve(OURS_MAX);
@@ -67,10 +67,11 @@ impl Addressee {
     }
 
     /// What signs at this moment.
-    fn signers(&self, address: &Address, now: Timestamp) -> Result<Vec<Signer>, String> {
+    fn signers<'a>(&self, address: &'a Address, now: Timestamp) -> Result<Vec<&'a Signer>, String> {
         let secrets = self.endpoint.secrets.iter().zip(&address.signers);
         let valid = secrets.filter(|(secret, _)| secret.signs_at(now));
-        let signers: Vec<Signer> = valid.map(|(_, signer)| signer.clone()).collect::<Result<_, _>>()?;
+        let signers = valid.map(|(_, signer)| signer.as_ref().map_err(Clone::clone));
+        let signers = signers.collect::<Result<Vec<_>, _>>()?;
         if signers.is_empty() {
             return Err("every secret of the endpoint has run out; add one".to_owned());
         }

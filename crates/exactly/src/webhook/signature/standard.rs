@@ -22,25 +22,41 @@ const ED25519_BYTES: usize = 64;
 ///
 /// All secrets that are valid sign, so that receivers can change theirs when they like. The timestamp is signed, and has to be
 /// sent, in whole seconds.
-pub fn sign(signers: &[Signer], id: &EventId, timestamp: Timestamp, body: &[u8]) -> String {
+pub fn sign<'a>(
+    signers: impl IntoIterator<Item = &'a Signer>,
+    id: &EventId,
+    timestamp: Timestamp,
+    body: &[u8],
+) -> String {
     let lead = lead(id.as_str(), &(timestamp.as_millis() / 1000).to_string());
-    let signature = |signer: &Signer| match signer {
-        Signer::V1(secret) => {
-            let code = Code::over(secret.key(), &[lead.as_bytes(), body]).into_bytes();
-            format!("{V1},{}", STANDARD.encode(code))
+    let mut signatures = String::new();
+    for signer in signers {
+        if !signatures.is_empty() {
+            signatures.push(' ');
         }
-        Signer::V1a(key) => {
-            let message = [lead.as_bytes(), body].concat();
-            format!("{V1A},{}", STANDARD.encode(key.sign(&message)))
+        match signer {
+            Signer::V1(secret) => {
+                let code = Code::over(secret.key(), &[lead.as_bytes(), body]).into_bytes();
+                add(&mut signatures, V1, &code);
+            }
+            Signer::V1a(key) => {
+                let message = [lead.as_bytes(), body].concat();
+                add(&mut signatures, V1A, &key.sign(&message));
+            }
         }
-    };
-    let signatures: Vec<String> = signers.iter().map(signature).collect();
-    signatures.join(" ")
+    }
+    signatures
+}
+
+fn add(signatures: &mut String, version: &str, signature: &[u8]) {
+    signatures.push_str(version);
+    signatures.push(',');
+    STANDARD.encode_string(signature, signatures);
 }
 
 /// What is signed in front of the body.
 fn lead(id: &str, timestamp: &str) -> String {
-    format!("{id}.{timestamp}.")
+    [id, ".", timestamp, "."].concat()
 }
 
 pub(super) fn verify(
