@@ -73,25 +73,31 @@ impl Connections {
     }
 
     /// Sends a request once, on a connection that is dialled if none is kept.
-    pub(super) async fn send(
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn has room for its arguments twice while it waits"
+    )]
+    pub(super) fn send(
         &self,
         target: &Target,
         mut request: Request<SentBody>,
-    ) -> Result<(Connection, Response<Incoming>), Broken> {
-        while let Some(mut sender) = self.pop(target) {
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok((Connection(sender), response)),
-                Err(mut error) => match error.take_message() {
-                    // It has ended just now, and nothing of the request was written.
-                    Some(unsent) => request = unsent,
-                    None => return Err(Broken::Sending(error.into_error())),
-                },
+    ) -> impl Future<Output = Result<(Connection, Response<Incoming>), Broken>> {
+        async move {
+            while let Some(mut sender) = self.pop(target) {
+                match sender.try_send_request(request).await {
+                    Ok(response) => return Ok((Connection(sender), response)),
+                    Err(mut error) => match error.take_message() {
+                        // It has ended just now, and nothing of the request was written.
+                        Some(unsent) => request = unsent,
+                        None => return Err(Broken::Sending(error.into_error())),
+                    },
+                }
             }
+            // In a place of its own: most deliveries dial nothing, and each would make room for it.
+            let mut sender = Box::pin(self.dialled(target)).await.map_err(Broken::Dialling)?;
+            let response = sender.send_request(request).await.map_err(Broken::Sending)?;
+            Ok((Connection(sender), response))
         }
-        // In a place of its own: most deliveries dial nothing, and each would make room for it.
-        let mut sender = Box::pin(self.dialled(target)).await.map_err(Broken::Dialling)?;
-        let response = sender.send_request(request).await.map_err(Broken::Sending)?;
-        Ok((Connection(sender), response))
     }
 
     async fn dialled(&self, target: &Target) -> Result<SendRequest<SentBody>, Failed> {
@@ -106,11 +112,14 @@ impl Connections {
     /// That is waited for until `deadline` at the latest.
     pub(super) async fn keep(&self, target: &Target, connection: Connection, deadline: Instant) {
         let mut sender = connection.0;
-        let until = deadline.min(Instant::now() + READY_WITHIN);
-        if !matches!(timeout_at(until, sender.ready()).await, Ok(Ok(()))) {
-            return;
+        let mut since = Instant::now();
+        if !sender.is_ready() {
+            let until = deadline.min(since + READY_WITHIN);
+            if !matches!(timeout_at(until, sender.ready()).await, Ok(Ok(()))) {
+                return;
+            }
+            since = Instant::now();
         }
-        let since = Instant::now();
         let kept = Kept { sender, since };
         let mut idle = lock(&self.idle);
         match idle.by_origin.get_mut(target.origin_key()) {

@@ -55,34 +55,42 @@ impl Answer {
 
     /// Reads an answer whose head is there, until `deadline` at the latest. Whatever is left unread then, the connection that
     /// it would come over is closed.
-    pub(super) async fn read<B>(response: Response<B>, deadline: Instant) -> Self
+    pub(super) fn read<B>(response: Response<B>, deadline: Instant) -> impl Future<Output = Self>
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let until = deadline.min(Instant::now() + Self::BODY_TIME_MAX);
-        let (head, mut rest) = response.into_parts();
-        let mut body = BytesMut::new();
-        let whole = timeout_at(until, async {
-            while let Some(frame) = rest.frame().await {
-                let Ok(chunk) = frame.map(|frame| frame.into_data().unwrap_or_default()) else {
-                    return false;
-                };
-                let room = Self::BODY_BYTES_MAX - body.len();
-                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if chunk.len() > room {
-                    return false;
-                }
+        let (status, retry_after) = (response.status(), asked(response.headers()));
+        let mut rest = response.into_body();
+        async move {
+            let mut body = BytesMut::new();
+            let until = || deadline.min(Instant::now() + Self::BODY_TIME_MAX);
+            let whole = rest.is_end_stream() || timeout_at(until(), read(&mut rest, &mut body)).await == Ok(true);
+            Self {
+                status,
+                retry_after,
+                body: body.freeze(),
+                cut: !whole,
             }
-            true
-        })
-        .await;
-        Self {
-            status: head.status,
-            retry_after: asked(&head.headers),
-            body: body.freeze(),
-            cut: whole != Ok(true),
         }
     }
+}
+
+/// Reads as much of a body as is kept, and says whether that is all of it.
+async fn read<B>(rest: &mut B, body: &mut BytesMut) -> bool
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    while let Some(frame) = rest.frame().await {
+        let Ok(chunk) = frame.map(|frame| frame.into_data().unwrap_or_default()) else {
+            return false;
+        };
+        let room = Answer::BODY_BYTES_MAX - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            return false;
+        }
+    }
+    true
 }
 
 /// The longest wait that an answer asks for. Of several, since an attempt before it would be too early.

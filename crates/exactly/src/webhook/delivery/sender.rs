@@ -93,32 +93,36 @@ impl Sender {
         &self.destinations
     }
 
-    async fn exchange(&self, parcel: Parcel<'_>, deadline: Instant) -> Result<Answer, Fault> {
+    /// What is sent is put together before anything is waited for, so that there is one of it while this waits.
+    fn exchange(&self, parcel: Parcel<'_>, deadline: Instant) -> impl Future<Output = Result<Answer, Fault>> {
+        let Parcel { url, headers, body } = parcel;
         // A URL that names its address is dialled without asking for it.
-        let checked = self.destinations.check_target(parcel.url);
-        checked.map_err(|refused| Fault::NotSent(refused.into()))?;
-        let (body, sending) = Sending::of(parcel.body);
+        let checked = self.destinations.check_target(url);
+        let (body, sending) = Sending::of(body);
         let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = parcel.url.path().clone();
-        *request.headers_mut() = headers::dressed(parcel.headers, parcel.url.host());
-        let trouble = match timeout_at(deadline, self.connections.send(parcel.url, request)).await {
-            Ok(Ok((connection, response))) => {
-                let answer = Answer::read(response, deadline).await;
-                if !answer.cut {
-                    self.connections.keep(parcel.url, connection, deadline).await;
+        *request.uri_mut() = url.path().clone();
+        *request.headers_mut() = headers::dressed(headers, url.host());
+        async move {
+            checked.map_err(|refused| Fault::NotSent(refused.into()))?;
+            let trouble = match timeout_at(deadline, self.connections.send(url, request)).await {
+                Ok(Ok((connection, response))) => {
+                    let answer = Answer::read(response, deadline).await;
+                    if !answer.cut {
+                        self.connections.keep(url, connection, deadline).await;
+                    }
+                    return Ok(answer);
                 }
-                return Ok(answer);
-            }
-            Ok(Err(Broken::Dialling(error))) => return Err(Fault::NotSent(Trouble::of_dialling(&*error))),
-            Ok(Err(Broken::Sending(error))) => Trouble::of_sending(&error),
-            Err(_) => {
-                let message = format!("no answer within {:?}", self.deadline);
-                Trouble::new(TroubleKind::Timeout, message)
-            }
-        };
-        let fault = if sending.recall() { Fault::NotSent } else { Fault::Lost };
-        Err(fault(trouble))
+                Ok(Err(Broken::Dialling(error))) => return Err(Fault::NotSent(Trouble::of_dialling(&*error))),
+                Ok(Err(Broken::Sending(error))) => Trouble::of_sending(&error),
+                Err(_) => {
+                    let message = format!("no answer within {:?}", self.deadline);
+                    Trouble::new(TroubleKind::Timeout, message)
+                }
+            };
+            let fault = if sending.recall() { Fault::NotSent } else { Fault::Lost };
+            Err(fault(trouble))
+        }
     }
 }
 

@@ -58,7 +58,7 @@ impl Addressee {
         let mut headers = address.headers.clone();
         headers.reserve(OURS_MAX);
         headers.insert(ID, visible(event.as_str())?);
-        headers.insert(TIMESTAMP, (now.as_millis() / 1000).into());
+        headers.insert(TIMESTAMP, visible(&(now.as_millis() / 1000).to_string())?);
         headers.insert(SIGNATURE, visible(&signature)?);
         Ok(Letter {
             target: &address.target,

@@ -119,18 +119,21 @@ fn read(row: &PgRow, first: usize, is_capped: bool, before: Option<&Served>) -> 
     })
 }
 
-/// The first task of each lane, then the second of each, and so on.
-pub(super) fn in_turn(mut served: Vec<Served>) -> Vec<Leased> {
-    served.sort_by(|one, other| (&one.task.lane, one.due_at).cmp(&(&other.task.lane, other.due_at)));
-    let mut turn = 0_usize;
-    let mut turns: Vec<(usize, i64, Leased)> = Vec::with_capacity(served.len());
-    for Served { place, task, .. } in served {
-        turn = match turns.last() {
-            Some((_, _, before)) if before.lane == task.lane => turn + 1,
+/// The first task of each lane, then the second of each, and so on. It is their numbers that are sorted: a task is large.
+pub(super) fn in_turn(served: Vec<Served>) -> Vec<Leased> {
+    let by_lane = |number: &usize| (&served[*number].task.lane, served[*number].due_at);
+    let mut numbers: Vec<usize> = (0..served.len()).collect();
+    numbers.sort_by(|one, other| by_lane(one).cmp(&by_lane(other)));
+    let mut turns: Vec<(usize, i64, usize)> = Vec::with_capacity(served.len());
+    for number in numbers {
+        let turn = match turns.last() {
+            Some((turn, _, before)) if served[*before].task.lane == served[number].task.lane => turn + 1,
             _ => 0,
         };
-        turns.push((turn, place, task));
+        turns.push((turn, served[number].place, number));
     }
     turns.sort_by_key(|(turn, place, _)| (*turn, *place));
-    turns.into_iter().map(|(_, _, task)| task).collect()
+    let mut tasks: Vec<Option<Leased>> = served.into_iter().map(|served| Some(served.task)).collect();
+    let in_turn = turns.into_iter().filter_map(|(_, _, number)| tasks[number].take());
+    in_turn.collect()
 }
