@@ -18,7 +18,7 @@ const HUNGER_MAX: Duration = Duration::from_millis(5);
 const BESIDE_EVERY: Duration = Duration::from_millis(50);
 
 /// How many tasks for each handler's place are asked for first. So many are soon there, and keep the handlers busy until there are more.
-const FIRST_PER_PLACE: usize = 4;
+const FIRST_PER_PLACE: usize = 8;
 
 /// How many of the tasks that were deferred here are looked for in time; others are found when it is time to look.
 const EXPECTED_MAX: usize = 1024;
@@ -38,8 +38,8 @@ pub(super) struct Appetite {
     capped_max: Option<u32>,
     /// Lanes that had their share when the queue had less than was asked for, so that they may have more.
     full: Vec<Lane>,
-    /// The most that is asked for at once, twice what there was before: what is asked for is begun when all of it is there, so a worker
-    /// that has nothing to do would wait for thousands of tasks to begin with the first.
+    /// The most that is asked for at once, half as many again as there were before: what is asked for is begun when all of it is there, so
+    /// a worker that has nothing to do would wait for thousands of tasks to begin with the first. What there were is to last until then.
     reach: usize,
     asked_at: Instant,
     under_way: bool,
@@ -160,7 +160,7 @@ impl Appetite {
         let first = self.concurrency * FIRST_PER_PLACE;
         // One that was small for want of room says nothing about the queue.
         let least = if self.sated { first } else { self.reach };
-        self.reach = least.max(2 * got);
+        self.reach = least.max(got + got / 2);
         self.full.clear();
         if self.sated {
             let full = hand.by_lane().filter(|(_, count)| *count >= self.lane_max);

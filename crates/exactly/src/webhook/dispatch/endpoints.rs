@@ -91,10 +91,6 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
         let mut after = Box::from("");
         loop {
             let cards = self.0.cards(PREFIX, &after, PAGE).await?;
-            let Some(last) = cards.last() else {
-                return Ok((endpoints, unreadable));
-            };
-            after = last.name.clone();
             for card in &cards {
                 match (read(&card.value), card.name.strip_prefix(PREFIX).map(EndpointId::new)) {
                     (Ok(endpoint), _) => endpoints.push(endpoint),
@@ -102,6 +98,10 @@ impl<Q: Registry + ?Sized> Endpoints<Q> {
                     // Nothing has ever been sent to it.
                     (Err(_), _) => {}
                 }
+            }
+            match cards.last() {
+                Some(last) if cards.len() >= PAGE as usize => after = last.name.clone(),
+                _ => return Ok((endpoints, unreadable)),
             }
         }
     }
