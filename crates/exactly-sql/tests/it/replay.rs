@@ -47,8 +47,8 @@ fn work<Q: Registry + InspectQueue>(queue: &Arc<Q>) -> Running {
     dispatcher.register(worker).start().unwrap()
 }
 
-/// Deliveries of so many events to an endpoint, which ended so.
-async fn ended<Q: Registry>(queue: &Q, prefix: &str, endpoint: &str, end: End) {
+/// Deliveries of so many events to an endpoint.
+async fn waiting<Q: Registry>(queue: &Q, prefix: &str, endpoint: &str) {
     let tasks: Vec<_> = (0..EACH)
         .map(|n| {
             let body = format!(r#"{{"eventId":"{prefix}{n}","eventType":"invoice.paid","source":"shop","data":{n}}}"#);
@@ -57,6 +57,11 @@ async fn ended<Q: Registry>(queue: &Q, prefix: &str, endpoint: &str, end: End) {
         })
         .collect();
     let _ = queue.enqueue(&tasks).await.unwrap();
+}
+
+/// The same, which ended so.
+async fn ended<Q: Registry>(queue: &Q, prefix: &str, endpoint: &str, end: End) {
+    waiting(queue, prefix, endpoint).await;
     loop {
         let leased = queue.lease(&Ask::new(WorkerId::random(), 1000)).await.unwrap();
         if leased.is_empty() {
@@ -103,8 +108,8 @@ fn told(tally: &Tally) -> [u64; 5] {
     ]
 }
 
-/// Deliveries to two endpoints at one receiver: to the first done and dead ones, to the second dead ones.
-async fn seeded<Q: Registry>(queue: &Arc<Q>) -> (Arrived, JoinSet<()>) {
+/// Two endpoints at one receiver.
+async fn received<Q: Registry>(queue: &Arc<Q>) -> (Arrived, JoinSet<()>) {
     let (listener, arrived) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arrived::default());
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let routes = Router::new()
@@ -112,15 +117,20 @@ async fn seeded<Q: Registry>(queue: &Arc<Q>) -> (Arrived, JoinSet<()>) {
         .with_state(Arc::clone(&arrived));
     let mut serving = JoinSet::new();
     serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
-    ended(&**queue, "done_", "a", End::Done("".into())).await;
-    let failure = Failure::new(FailureKind::Transient, "no attempt is left");
-    ended(&**queue, "dead_", "a", End::Bury(failure.clone())).await;
-    ended(&**queue, "dead_", "b", End::Bury(failure)).await;
     for name in ["a", "b"] {
         let endpoint = Endpoint::new(id(name), &url, Secret::random().expose());
         Endpoints::new(Arc::clone(queue)).add(&endpoint).await.unwrap();
     }
     (arrived, serving)
+}
+
+/// Deliveries to them: to the first done and dead ones, to the second dead ones.
+async fn seeded<Q: Registry>(queue: &Arc<Q>) -> (Arrived, JoinSet<()>) {
+    ended(&**queue, "done_", "a", End::Done("".into())).await;
+    let failure = Failure::new(FailureKind::Transient, "no attempt is left");
+    ended(&**queue, "dead_", "a", End::Bury(failure.clone())).await;
+    ended(&**queue, "dead_", "b", End::Bury(failure)).await;
+    received(queue).await
 }
 
 /// Of the first endpoint.
@@ -217,4 +227,31 @@ async fn a_replay_comes_by_everything_once_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_comes_by_everything_once_on_sqlite() {
     a_replay_comes_by_everything_once::<crate::sqlite::queue::Shop>().await;
+}
+
+/// Somebody may have locked what is known of endpoints, and many of them may have to be noted at once.
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_delivery_waits_until_it_is_noted() {
+    use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+    let harness = crate::postgres::queue::Yard::fresh().await;
+    let queue = harness.open().await;
+    let (arrived, _serving) = received(&queue).await;
+    waiting(&*queue, "new_", "a").await;
+    let mut other = PgConnection::connect(&crate::postgres::url()).await.unwrap();
+    let lock = format!("begin; lock table {}.tasks_cards in exclusive mode", harness.0.schema);
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut other).await.unwrap();
+    let _running = work(&queue);
+    have_arrived(&harness, &arrived, EACH).await;
+    let endpoints = Endpoints::new(Arc::clone(&queue));
+    let last_success = async || endpoints.health(&id("a")).await.unwrap().last_success_ms;
+    assert_eq!(last_success().await, None);
+    sqlx::raw_sql("rollback").execute(&mut other).await.unwrap();
+    let noted = async {
+        while last_success().await.is_none() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_mins(1), noted).await.unwrap();
 }

@@ -101,7 +101,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Dispatcher<Q> {
             spread: Spread::new(),
         };
         let mend = Mend(endpoints.clone());
-        let notes = Notes::new(Arc::clone(&self.queue));
+        let notes = Arc::new(Notes::new(Arc::clone(&self.queue)));
         let courier = Courier {
             queue: self.queue,
             endpoints,
@@ -130,7 +130,7 @@ struct Courier<Q: ?Sized> {
     sender: Sender,
     course: Course,
     breaker: Breaker,
-    notes: Notes<Q>,
+    notes: Arc<Notes<Q>>,
     pace: Pace,
 }
 
@@ -267,7 +267,7 @@ impl<Q: Registry + InspectQueue + ?Sized> Courier<Q> {
         if exchange.is_delivered() {
             counter!(WEBHOOK_DELIVERY_SUCCESS, "result" => "delivered").increment(1);
             self.breaker.worked(&endpoint.id);
-            self.notes.worked(&endpoint.id).await;
+            self.notes.worked(&endpoint.id);
             return Ran::End(End::Done(told(exchange)));
         }
         // In a place of its own: most deliveries are made, and each would make room for it.

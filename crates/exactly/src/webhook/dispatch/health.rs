@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex as Turn;
 use tokio::time::Instant;
 
 use super::{EndpointError, EndpointId, Endpoints};
@@ -116,6 +117,8 @@ pub(super) struct Notes<Q: ?Sized> {
     queue: Arc<Q>,
     // A std mutex, since it is held for a look and never across an await.
     recent: Mutex<HashMap<EndpointId, Recent>>,
+    /// Whoever has it writes that an endpoint does well.
+    turn: Turn<()>,
 }
 
 /// What this process has noted of an endpoint, and has yet to.
@@ -126,24 +129,34 @@ struct Recent {
     failures: Vec<EndpointFailure>,
 }
 
-impl<Q: Registry + ?Sized> Notes<Q> {
+impl Note {
+    fn worked(&mut self, at_ms: u64) {
+        self.last_success_ms = self.last_success_ms.max(Some(at_ms));
+        // Unless it has failed since.
+        if self.failures.iter().all(|failure| failure.at_ms <= at_ms) {
+            self.parked_until_ms = None;
+        }
+    }
+}
+
+impl<Q: Registry + ?Sized + 'static> Notes<Q> {
     pub(super) fn new(queue: Arc<Q>) -> Self {
         Self {
             queue,
             recent: Mutex::default(),
+            turn: Turn::default(),
         }
     }
 
-    /// The endpoint has taken something.
-    pub(super) async fn worked(&self, id: &EndpointId) {
-        let is_due = self.recent(id, |recent| is_due(&mut recent.success_at, SUCCESS_EVERY));
-        if is_due {
-            let now = WallClock.now().as_millis();
-            self.write(id, |note| {
-                note.last_success_ms = note.last_success_ms.max(Some(now));
-                note.parked_until_ms = None;
-            })
-            .await;
+    /// The endpoint has taken something. No delivery waits until that is noted, and of many endpoints it is one after the other: a
+    /// process that starts has something to note of all of them at once.
+    pub(super) fn worked(self: &Arc<Self>, id: &EndpointId) {
+        if self.recent(id, |recent| is_due(&mut recent.success_at, SUCCESS_EVERY)) {
+            let (notes, id, now) = (Arc::clone(self), id.clone(), WallClock.now().as_millis());
+            tokio::spawn(async move {
+                let _turn = notes.turn.lock().await;
+                notes.write(&id, |note| note.worked(now)).await;
+            });
         }
     }
 
@@ -232,4 +245,29 @@ async fn read<Q: Registry + ?Sized>(queue: &Q, id: &EndpointId) -> Result<(Note,
 
 pub(super) fn name(id: &EndpointId) -> String {
     format!("{PREFIX}{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A success may be noted after a failure that came after it.
+    #[test]
+    fn a_success_ends_no_rest_that_began_after_it() {
+        let failure = EndpointFailure {
+            at_ms: 20,
+            event: EventId::random(),
+            status: Some(503),
+            why: "busy".to_owned(),
+        };
+        let mut note = Note {
+            parked_until_ms: Some(100),
+            failures: vec![failure],
+            ..Note::default()
+        };
+        note.worked(10);
+        assert_eq!((note.last_success_ms, note.parked_until_ms), (Some(10), Some(100)));
+        note.worked(30);
+        assert_eq!((note.last_success_ms, note.parked_until_ms), (Some(30), None));
+    }
 }
