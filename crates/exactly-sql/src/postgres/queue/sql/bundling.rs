@@ -71,7 +71,8 @@ pub(super) fn meanwhile(place: &Place) -> String {
 }
 
 /// Whether what is `picked` and `named` becomes a bundle: if it is `$5` tasks or more, and a sixteenth of that from each lane that was
-/// looked at. A lane whose tasks are all in bundles is still walked over, so they are not to be a few of many lanes.
+/// looked at. A lane whose tasks are all in bundles is still walked over, so they are not to be a few of many lanes. The offset is there so
+/// that they are counted once, and not wherever their number is used.
 pub(super) const IS_BUNDLE: &str =
     "select t.tasks >= $5 and t.tasks / greatest($5 / 16, 1) >= (select count(*) from open) as is_bundle
      from (select (select count(*) from picked) + (select coalesce(sum(s.take), 0)::int8 from slice s) offset 0) as t (tasks)";
