@@ -179,7 +179,7 @@ async fn beside_a_silent_one(server: &Database, share: u64) -> Result<[Vec<f64>;
     let silent = Silent::start().await?;
     let mut flow = Flow::start(server, "healthy", HEALTHY).await?;
     let events = EVENTS / share;
-    // Once for nothing: a young database is slower now and then, and that would be told of the turn without the silent one alone.
+    // Once for nothing: the first turn on a database has stalls that later ones lack, which would make the comparison easy.
     flow.latencies("healthy", HEALTHY, events, || EVENT_EVERY).await?;
     let without = flow.latencies("healthy", HEALTHY, events, || EVENT_EVERY).await?;
     let made = HEALTHY * (WARM_UP + 2 * events);
